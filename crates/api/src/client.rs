@@ -10,8 +10,8 @@ use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, Language, LanguagesResponse, Root,
-    RootsResponse, Stats,
+    ExecutorState, ExecutorsResponse, HistoryResponse, JudicatorState, JudicatorsResponse, Language,
+    LanguagesResponse, Root, RootsResponse, Stats,
 };
 
 mod blobs;
@@ -135,6 +135,11 @@ impl HttpClient {
 
     pub async fn stats(&self) -> Result<Stats, HttpClientError> {
         self.json(self.call(Method::GET, "/api/v1/stats")).await
+    }
+
+    pub async fn history(&self, span: model::HistorySpan) -> Result<HistoryResponse, HttpClientError> {
+        let call = self.call(Method::GET, "/api/v1/history");
+        self.json(call.with_parameter("span", Some(span.as_str()))).await
     }
 
     /// For requests that the client does not repeat itself: whether the caller should send it again.

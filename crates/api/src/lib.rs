@@ -17,6 +17,7 @@ mod content;
 mod duration;
 mod files;
 mod group;
+mod history;
 mod integer;
 mod item_limits;
 mod labels;
@@ -46,6 +47,7 @@ pub use client::{
 pub use duration::HumanDuration;
 pub use files::FilesOrZip;
 pub use group::{CancelledTasks, GroupCursor, GroupPage, GroupState, RetriedTasks, parse_group_query};
+pub use history::{HistoryPoint, HistoryResponse, PeriodLoad, RunTimes};
 pub use language::{Language, LanguagesResponse, Root, RootsResponse};
 pub use limits::Limits;
 pub use new_task::{CompileStep, ExecuteStep, NewTask, NewTasks};

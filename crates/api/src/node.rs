@@ -155,6 +155,13 @@ pub struct Stats {
     pub slots: u32,
     /// Number of tasks that are assigned to executors now.
     pub held: u32,
+    /// Number of tasks that wait for an executor.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub queued: u64,
+    /// The age of the oldest task that waits for an executor; missing if none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_queued_seconds: Option<f64>,
     /// Tasks that were finished per second, averaged over the last `window_seconds`.
     pub tasks_per_second: f64,
     pub window_seconds: f64,
@@ -257,7 +264,7 @@ impl From<model::ClusterMemberState> for ClusterMemberState {
 
 impl From<model::Stats> for Stats {
     fn from(stats: model::Stats) -> Stats {
-        let note = stats.note().map(str::to_string);
+        let (note, queued) = (stats.note().map(str::to_string), stats.queued());
         let model::Stats {
             counts,
             executors,
@@ -265,6 +272,7 @@ impl From<model::Stats> for Stats {
             held,
             tasks_per_second,
             window,
+            oldest_queued,
         } = stats;
         let count = |status: TaskStatus| counts.get(&status).copied().unwrap_or(0);
         Stats {
@@ -275,6 +283,8 @@ impl From<model::Stats> for Stats {
             executors,
             slots,
             held,
+            queued,
+            oldest_queued_seconds: oldest_queued.map(|age| age.as_secs_f64()),
             tasks_per_second,
             window_seconds: window.as_secs_f64(),
             note,

@@ -66,6 +66,8 @@ schemas! {
         .enum_values(Some(model::RecordedEnd::ALL.map(model::RecordedEnd::as_str)));
     LeftOutReason = text("Why a file was not kept.")
         .enum_values(Some(model::LeftOutReason::ALL.map(model::LeftOutReason::as_str)));
+    HistorySpan = text("The last hour, or the last day.")
+        .enum_values(Some(model::HistorySpan::ALL.map(model::HistorySpan::as_str)));
     Order = text("The sort order of tasks.").enum_values(Some(["newest", "oldest"]));
     User = text("A user's name, of up to 128 characters.")
         .min_length(Some(1)).max_length(Some(128))

@@ -86,6 +86,8 @@ as_text! {
         |end: &model::RecordedEnd| end.as_str();
     left_out_reason: model::LeftOutReason, "a reason as text", |text| text.parse::<model::LeftOutReason>(),
         |reason: &model::LeftOutReason| reason.as_str();
+    span: model::HistorySpan, "hour or day", |text| text.parse::<model::HistorySpan>(),
+        |span: &model::HistorySpan| *span;
     status: model::TaskStatus, "a status as text", |text| text.parse::<model::TaskStatus>(),
         |status: &model::TaskStatus| *status;
     reason: model::OutcomeReason, "a reason as text", |text| text.parse::<model::OutcomeReason>(),

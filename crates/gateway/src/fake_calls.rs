@@ -10,9 +10,9 @@ use futures::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Language, OutputEvent, Page, Report, ReportAnswer, SessionId,
-    Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, TaskWait, UnixTime,
-    UserName,
+    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page, Report,
+    ReportAnswer, SessionId, Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus,
+    TaskWait, UnixTime, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -191,6 +191,9 @@ impl Calls for FakeCalls {
         unavailable()
     }
     async fn stats(&self) -> Result<Stats, CallError> {
+        unavailable()
+    }
+    async fn history(&self, _: HistorySpan) -> Result<History, CallError> {
         unavailable()
     }
     async fn check(&self) -> Result<Readiness, CallError> {

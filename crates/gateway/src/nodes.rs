@@ -1,12 +1,15 @@
-//! The API calls on nodes: lists of executors and judicators, and statistics.
+//! The API calls on nodes: lists of executors and judicators, statistics and the history.
 
 use std::sync::Arc;
 
-use api::{ExecutorsResponse, JudicatorsResponse, Stats};
+use api::{ExecutorsResponse, HistoryResponse, JudicatorsResponse, Stats};
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
+use model::{HistorySpan, InvalidField};
 
 use crate::gateway::Gateway;
+use crate::params::known_parameters;
 use crate::request_error::RequestError;
 
 /// List the executors
@@ -51,4 +54,55 @@ pub(crate) async fn judicators(
 )]
 pub(crate) async fn stats(State(gateway): State<Arc<Gateway>>) -> Result<Json<Stats>, RequestError> {
     Ok(Json(gateway.calls.stats().await?.into()))
+}
+
+/// Get the history
+///
+/// Figures of the last hour, minute by minute, or of the last day, in periods of ten minutes: tasks added and finished, why
+/// tasks failed, how long they ran, and the load. They are kept through a restart. The last period is not over yet.
+#[utoipa::path(
+    get,
+    path = "/api/v1/history",
+    operation_id = "get_history",
+    tag = "nodes",
+    params(("span" = Option<api::schema::HistorySpan>, Query, description = "How far back; `hour` if left out")),
+    responses((status = 200, description = "The figures of all periods", body = HistoryResponse)),
+)]
+pub(crate) async fn history(
+    State(gateway): State<Arc<Gateway>>,
+    uri: Uri,
+) -> Result<Json<HistoryResponse>, RequestError> {
+    let span = span_parameter(&uri)?;
+    Ok(Json(gateway.calls.history(span).await?.into()))
+}
+
+/// The value of `span`, which is the only query parameter of its routes.
+pub(crate) fn span_parameter(uri: &Uri) -> Result<HistorySpan, InvalidField> {
+    let parameters = known_parameters(uri, &["span"])?;
+    match parameters.last() {
+        None => Ok(HistorySpan::default()),
+        Some((_, value)) => value
+            .parse()
+            .map_err(|problem: String| InvalidField::new("span", problem)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_span_is_read() {
+        let check = |query: &str, expected: Result<HistorySpan, &str>| {
+            let uri: Uri = format!("/api/v1/history?{query}").parse().unwrap();
+            let found = span_parameter(&uri).map_err(|invalid| invalid.field);
+            assert_eq!(found, expected.map_err(String::from), "{query}");
+        };
+        check("", Ok(HistorySpan::Hour));
+        check("span=hour", Ok(HistorySpan::Hour));
+        check("span=day", Ok(HistorySpan::Day));
+        check("span=", Err("span"));
+        check("span=week", Err("span"));
+        check("spam=day", Err("spam"));
+    }
 }

@@ -33,7 +33,7 @@ use forms::FormModifier;
         tasks::output, tasks::events, tasks::waiting, tasks::file, tasks::files_zip, tasks::files_tar,
         groups::list, groups::get, groups::cancel, groups::retry, groups::events,
         blobs::put, blobs::has, blobs::get,
-        nodes::executors, nodes::judicators, nodes::stats, languages::list, languages::roots,
+        nodes::executors, nodes::judicators, nodes::stats, nodes::history, languages::list, languages::roots,
         health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(
@@ -43,7 +43,7 @@ use forms::FormModifier;
         api::schema::KeepPattern, api::schema::Etag, api::schema::ByteRange, api::schema::FilePath,
         api::schema::ProcessCount, api::schema::OpenFileCount,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
-        api::schema::Order, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::LanguageName,
+        api::schema::Order, api::schema::HistorySpan, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::LanguageName,
         api::schema::RootName, api::schema::Sha256,
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
         api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,

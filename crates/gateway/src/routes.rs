@@ -41,7 +41,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/api/v1/judicators", get(nodes::judicators))
         .route("/api/v1/languages", get(languages::list))
         .route("/api/v1/roots", get(languages::roots))
-        .route("/api/v1/stats", get(nodes::stats));
+        .route("/api/v1/stats", get(nodes::stats))
+        .route("/api/v1/history", get(nodes::history));
 
     let pages = Router::new()
         .route("/", get(pages::list))

@@ -9,6 +9,7 @@ mod events;
 mod follow;
 mod get;
 mod groups;
+mod history;
 mod nodes;
 mod report;
 mod retry;
@@ -23,8 +24,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Language, Page, Report, ReportAnswer, SessionId, Stats, Task,
-    TaskId, TaskQuery, TaskWait,
+    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report, ReportAnswer,
+    SessionId, Stats, Task, TaskId, TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -92,6 +93,10 @@ impl Calls for Judicator {
 
     async fn stats(&self) -> Result<Stats, CallError> {
         self.on_stats().await
+    }
+
+    async fn history(&self, span: HistorySpan) -> Result<History, CallError> {
+        self.on_history(span).await
     }
 
     async fn check(&self) -> Result<Readiness, CallError> {

@@ -13,6 +13,7 @@ mod change_events;
 mod executor_cache;
 mod group_watchers;
 mod hints;
+mod history;
 mod live_output_hub;
 mod partial_uploads;
 mod report_tracker;
@@ -40,6 +41,7 @@ use calls::ReadinessChecks;
 use executor_cache::ExecutorCache;
 use group_watchers::GroupWatchers;
 use hints::HintBroker;
+use history::HistoryRecorder;
 use live_output_hub::LiveOutputHub;
 use partial_uploads::PartialUploads;
 use report_tracker::ReportTracker;
@@ -62,6 +64,7 @@ pub struct Judicator {
     live_output: Arc<LiveOutputHub>,
     partial_uploads: PartialUploads,
     throughput: Arc<ThroughputWindow>,
+    history: HistoryRecorder,
     readiness_checks: ReadinessChecks,
     executor_cache: ExecutorCache,
     supervisor: Supervisor,
@@ -78,6 +81,7 @@ impl Judicator {
     /// | `expire_sessions` ends silent sessions, while leading | logs, tries again at the next sweep | the process ends | ends at once |
     /// | `log_system_errors` logs each task that could not be run | logs a line without details | the process ends | ends at once |
     /// | `run_retention` removes old tasks and blobs, while leading | logs, tries again in the next round | is restarted | ends after the batch |
+    /// | `keep_history` saves the figures of each minute | keeps them, tries again | is restarted | saves once more |
     /// | `scan_blobs` finds damaged blobs and orphaned files, while leading | logs, continues with the next part | is restarted | ends at once |
     ///
     /// The caller must end the process when [`Judicator::failure`] returns.
@@ -102,6 +106,7 @@ impl Judicator {
             live_output: Arc::default(),
             partial_uploads: PartialUploads::new(store.incoming_folder()),
             throughput: Arc::default(),
+            history: HistoryRecorder::default(),
             readiness_checks: ReadinessChecks::default(),
             executor_cache: ExecutorCache::default(),
             supervisor: Supervisor::new(),
@@ -124,6 +129,11 @@ impl Judicator {
         tracker.spawn(async move {
             let run = || retaining.clone().run_retention(stopped.clone());
             Supervisor::run_restarting(Component::Retention, &stopped, run).await;
+        });
+        let (keeping, stopped) = (judicator.clone(), stop.clone());
+        tracker.spawn(async move {
+            let keep = || keeping.clone().keep_history(stopped.clone());
+            Supervisor::run_restarting(Component::History, &stopped, keep).await;
         });
         let (scanning, stopped) = (judicator.clone(), stop.clone());
         tracker.spawn(async move {

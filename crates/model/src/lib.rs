@@ -9,6 +9,7 @@ mod capacity;
 mod digest;
 mod form;
 mod group;
+mod history;
 mod id;
 mod keep_pattern;
 mod labels;
@@ -35,6 +36,10 @@ pub use blob_hash::{BlobHash, BlobHasher};
 pub use capacity::{Capacity, MIN_OPEN_FILES_PER_PROCESS, ResourceRequest};
 pub use form::TaskForm;
 pub use group::{GroupKey, GroupPage, GroupQuery, GroupState};
+pub use history::{
+    ActivityFigures, History, HistoryMinute, HistoryPoint, HistorySpan, LoadFigures, LoadSample, PeriodLoad,
+    RunTimeHistogram, RunTimeSummary,
+};
 pub use id::{
     AttemptNumber, ExecutorName, GroupName, NameError, NetworkName, ReportSeq, SessionId, TaskId,
     TaskIdPrefix, UserName,
@@ -49,7 +54,9 @@ pub use live_output::{
     FollowRequest, OutputAnswer, OutputContent, OutputEvent, OutputPosition, OutputRead, OutputRequest,
     OutputSource, StepName, StreamName,
 };
-pub use node::{ClusterMemberState, ExecutorState, Health, JudicatorState, NO_EXECUTOR_MESSAGE, Stats};
+pub use node::{
+    ClusterMemberState, ExecutorState, Health, JudicatorState, NO_EXECUTOR_MESSAGE, Stats, queued_tasks,
+};
 pub use outcome::{
     CapturedOutput, FilesLeftOut, KeptFile, LeftOutReason, Outcome, OutcomeReason, TaskResult,
 };

@@ -81,9 +81,24 @@ pub struct Stats {
     /// Tasks finished per second, over the last `window`.
     pub tasks_per_second: f64,
     pub window: Duration,
+    /// For how long the oldest task that waits for an executor has existed. `None` if none waits, or if the judicator is of
+    /// an older version.
+    pub oldest_queued: Option<Duration>,
+}
+
+/// The number of tasks that wait for an executor: those that are not done and that no executor holds.
+pub fn queued_tasks(counts: &StatusCounts, held: u64) -> u64 {
+    let open = counts.iter().filter(|(status, _)| !status.is_done());
+    let open: u64 = open.map(|(_, count)| count).sum();
+    open.saturating_sub(held)
 }
 
 impl Stats {
+    /// The number of tasks that wait for an executor.
+    pub fn queued(&self) -> u64 {
+        queued_tasks(&self.counts, self.held.into())
+    }
+
     /// A message for the operator, if something needs attention.
     pub fn note(&self) -> Option<&'static str> {
         (self.executors == 0).then_some(NO_EXECUTOR_MESSAGE)

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Language, OutputAnswer, OutputEvent, OutputRequest, Page, Report,
-    ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery, TaskStatus, TaskWait, UnixTime,
+    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputAnswer, OutputEvent,
+    OutputRequest, Page, Report, ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery,
+    TaskStatus, TaskWait, UnixTime,
 };
 
 use crate::{CallError, cut_range};
@@ -116,6 +117,8 @@ pub trait Calls: Send + Sync + 'static {
     async fn waiting(&self, id: TaskId) -> Result<TaskWait, CallError>;
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError>;
     async fn stats(&self) -> Result<Stats, CallError>;
+    /// The figures of the last hour or day.
+    async fn history(&self, span: HistorySpan) -> Result<History, CallError>;
     /// Checks readiness by a small write to the store and a read. Answers within about two seconds.
     async fn check(&self) -> Result<Readiness, CallError>;
     /// Streams the current status of the task, and then every change until it is done.

@@ -5,6 +5,7 @@ mod blobs;
 mod channels;
 mod classify;
 mod failover_order;
+mod figures;
 mod follow;
 mod live_output;
 mod replay;
@@ -17,8 +18,8 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Language, Page, Report, ReportAnswer, SessionId, Stats, Task,
-    TaskId, TaskQuery, TaskWait,
+    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report, ReportAnswer,
+    SessionId, Stats, Task, TaskId, TaskQuery, TaskWait,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -341,14 +342,11 @@ impl Calls for RpcClient {
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {
-        let stats = self
-            .call(
-                CALL_TIMEOUT,
-                proto::Nothing {},
-                |mut connections, request| async move { connections.calls.stats(request).await },
-            )
-            .await?;
-        parsed_answer(stats.parse())
+        figures::stats(self).await
+    }
+
+    async fn history(&self, span: HistorySpan) -> Result<History, CallError> {
+        figures::history(self, span).await
     }
 
     async fn check(&self) -> Result<Readiness, CallError> {

@@ -246,6 +246,11 @@ impl Judicator for RpcService {
         encode(self.calls.stats().await)
     }
 
+    async fn history(&self, request: Request<proto::HistoryRequest>) -> RpcResult<proto::HistoryAnswer> {
+        let span = parse(request.into_inner())?;
+        encode(self.calls.history(span).await)
+    }
+
     async fn check(&self, _: Request<proto::Nothing>) -> RpcResult<proto::ReadyAnswer> {
         encode(self.calls.check().await)
     }

@@ -2,6 +2,7 @@
 
 mod error_status;
 mod groups;
+mod history;
 mod ids;
 mod live_output;
 mod nodes;

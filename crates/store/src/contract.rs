@@ -29,6 +29,7 @@ pub mod finish;
 pub mod fixtures;
 pub mod forms;
 pub mod groups;
+pub mod history;
 pub mod interleaving;
 pub mod lost_attempts;
 pub mod paging;
@@ -173,6 +174,12 @@ macro_rules! for_each_contract_case {
                 many_tasks_are_cancelled_at_once,
                 a_group_ends_with_its_last_task,
                 groups_are_listed_by_user_and_name,
+            }
+            history {
+                figures_are_read_as_they_were_written,
+                written_figures_replace_those_of_the_same_writer,
+                the_oldest_task_in_the_queue_is_found,
+                ends_without_a_result_are_counted_once,
             }
             result_blobs {
                 a_result_is_committed_when_its_blobs_are_there,

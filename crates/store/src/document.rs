@@ -5,6 +5,7 @@
 //! (`model::TaskForm`). A newer version than the newest known one belongs to a newer node, so it is no damage.
 
 mod attempts;
+mod figures;
 mod labels;
 mod raw_bytes;
 mod result;
@@ -12,12 +13,13 @@ mod spec;
 mod tools;
 
 use model::{
-    AttemptId, AttemptRecord, BlobHash, EncodedEnd, ExecutorTools, Labels, Report, TaskForm, TaskResult,
-    TaskSpec,
+    ActivityFigures, AttemptId, AttemptRecord, BlobHash, EncodedEnd, ExecutorTools, Labels, Report, TaskForm,
+    TaskResult, TaskSpec,
 };
 use serde::Serialize;
 
 use self::attempts::AttemptDocument;
+use self::figures::FiguresDocument;
 use self::labels::LabelsDocument;
 use self::result::{ResultDocumentV1, ResultDocumentV2};
 use self::spec::{SpecDocumentV1, SpecDocumentV2, SpecDocumentV3, SpecDocumentV4, SpecDocumentV5};
@@ -48,6 +50,7 @@ const NEWEST_RESULT_VERSION: u8 = 2;
 const ATTEMPTS_VERSION: u8 = 1;
 const LABELS_VERSION: u8 = 1;
 const TOOLS_VERSION: u8 = 1;
+const FIGURES_VERSION: u8 = 1;
 
 pub(crate) fn encode_spec(spec: &TaskSpec) -> Result<Vec<u8>, StoreError> {
     let form = TaskForm::of(spec);
@@ -132,6 +135,21 @@ pub(crate) fn decode_tools(document: &[u8]) -> Result<ExecutorTools, StoreError>
         (_, _) => Ok(ExecutorTools::default()),
     };
     parse(document).map_err(decoding_failed("executor's tools"))
+}
+
+/// Encodes the figures that a judicator keeps of a minute.
+pub(crate) fn encode_figures(figures: &ActivityFigures) -> Result<Vec<u8>, StoreError> {
+    encode(FIGURES_VERSION, &FiguresDocument::from(figures)).map_err(encoding_failed("figures of a minute"))
+}
+
+/// Figures in a newer version are read as none: they are for people, and the newer judicators show them.
+pub(crate) fn decode_figures(document: &[u8]) -> Result<ActivityFigures, StoreError> {
+    let parse = |document| match split_version(document)? {
+        (FIGURES_VERSION, rest) => postcard::from_bytes::<FiguresDocument<'_>>(rest)?.try_into(),
+        (0, _) => Err(postcard::Error::DeserializeBadEncoding),
+        (_, _) => Ok(ActivityFigures::default()),
+    };
+    parse(document).map_err(decoding_failed("figures of a minute"))
 }
 
 fn encode(version: u8, document: &impl Serialize) -> postcard::Result<Vec<u8>> {

@@ -10,7 +10,9 @@ mod concurrency_limiter;
 pub mod contract;
 mod disk_probe;
 mod document;
+mod end_counter;
 mod error;
+mod history_store;
 mod incoming_folder;
 pub mod mongo;
 mod newer_forms;
@@ -35,7 +37,9 @@ pub(crate) const MAX_ANSWER_TASKS: u32 = 1000;
 pub(crate) const MAX_ANSWER_BYTES: usize = 24 << 20;
 
 pub use change_event::ChangeEvent;
+pub use end_counter::EndsWithoutResult;
 pub use error::StoreError;
+pub use history_store::{HistoryStore, WrittenFigures};
 pub use search::SEARCH_SCAN_LIMIT;
 pub use task_store::{
     BlobFile, BlobScanResult, BlobStream, FinishedAttempt, HandledReport, NewTaskRecord, ObservedSession,

@@ -18,6 +18,7 @@ mod counters;
 mod earlier_reasons;
 mod executors;
 mod failure;
+mod figures;
 mod file_cleaner;
 mod get;
 mod gridfs;

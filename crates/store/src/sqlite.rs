@@ -11,6 +11,7 @@ mod cancel;
 mod connect;
 mod executors;
 mod failure;
+mod figures;
 mod group_transaction;
 mod groups;
 mod ledger;

@@ -14,7 +14,7 @@ use model::{
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
 
-use crate::{ChangeEvent, StoreError};
+use crate::{ChangeEvent, HistoryStore, StoreError};
 
 /// A task that a caller adds to a [`TaskStore`]. `digest` identifies the request: adding the same id with the same
 /// digest again changes nothing.
@@ -118,7 +118,7 @@ pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 /// The durable store of tasks, executors' sessions and blobs that a judicator uses, on SQLite or MongoDB. Each method
 /// is one atomic operation.
 #[async_trait]
-pub trait TaskStore: Send + Sync + 'static {
+pub trait TaskStore: HistoryStore {
     /// Adds all tasks or none; they are durable when this returns. A task that exists with the same digest counts as
     /// added. A task that another one of these repeats (`TaskSpec::retry_of`) is marked as retried, and its group counts
     /// the new task in its place.

@@ -55,6 +55,7 @@ components! {
     SystemErrorLog,   "the judicator's log of failures",  EndProcess;
     Retention,        "the judicator's retention",        Restart;
     BlobScan,         "the judicator's scan of blobs",    Restart;
+    History,          "the judicator's history",          Restart;
     // In `executor`. Its report loop is the executor itself.
     Slot,             "a slot of the executor",           EndProcess;
     Spool,            "the executor's spool writer",      EndProcess;

@@ -6,6 +6,7 @@
 )]
 
 mod harness;
+mod history;
 mod multipart_builder;
 mod raw_connection;
 mod system_call_fault;

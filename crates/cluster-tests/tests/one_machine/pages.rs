@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{SingleNode, percent_encoded};
 
 /// Every URL of the API and its methods.
-const ROUTES: [(&str, &[&str]); 23] = [
+const ROUTES: [(&str, &[&str]); 24] = [
     ("/api/v1/tasks", &["delete", "get", "post"]),
     ("/api/v1/tasks/batch", &["post"]),
     ("/api/v1/tasks/{id}", &["delete", "get"]),
@@ -26,6 +26,7 @@ const ROUTES: [(&str, &[&str]); 23] = [
     ("/api/v1/languages", &["get"]),
     ("/api/v1/roots", &["get"]),
     ("/api/v1/stats", &["get"]),
+    ("/api/v1/history", &["get"]),
     ("/healthz", &["get"]),
     ("/readyz", &["get"]),
     ("/metrics", &["get"]),

@@ -29,6 +29,9 @@ pub(crate) async fn run(args: StatsArgs) -> Result<ExitCode> {
             list.add("executors", stats.executors);
             list.add("slots", stats.slots);
             list.add("held", stats.held);
+            list.add("queued", stats.queued);
+            let age = stats.oldest_queued_seconds.map(|age| format!("{age:.0} s"));
+            list.add_if_some("oldest queued", age);
             list.add(
                 "tasks/s",
                 format!(

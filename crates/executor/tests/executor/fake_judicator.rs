@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, AttemptId, BlobHash, ExecutorName, ExecutorState, FollowRequest,
-    GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, Language, OutputRequest, Page, Report,
-    ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId, TaskQuery, TaskWait,
+    GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language,
+    OutputRequest, Page, Report, ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId,
+    TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -179,6 +180,10 @@ impl Calls for FakeTestJudicator {
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {
+        unreachable!()
+    }
+
+    async fn history(&self, _: HistorySpan) -> Result<History, CallError> {
         unreachable!()
     }
 

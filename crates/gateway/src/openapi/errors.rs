@@ -61,7 +61,7 @@ fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
         ("get", "/api/v1/tasks/{id}/files/{path}" | "/api/v1/tasks/{id}/{step}/{output}") => {
             (&GUARDED, &[404, 416, 422])
         }
-        ("get", "/api/v1/tasks" | "/api/v1/groups") => (&GUARDED, &[422]),
+        ("get", "/api/v1/tasks" | "/api/v1/groups" | "/api/v1/history") => (&GUARDED, &[422]),
         (_, path) if path.contains('{') => (&GUARDED, &[404, 422]),
         _ => (&GUARDED, &[]),
     };

@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use store::NewTaskRecord;
 use tokio::time::Instant;
 
-use crate::Judicator;
 use crate::error::call_error;
 use crate::metric_names::ADDS;
+use crate::{Judicator, now};
 
 /// The number of blobs in one request to the store.
 const BLOB_BATCH: usize = 10_000;
@@ -67,6 +67,7 @@ impl Judicator {
         let added = self.store.add(records).await.map_err(call_error)?;
         let new = added.iter().filter(|added| !added.existed).count();
         metrics::counter!(ADDS).increment(new as u64);
+        self.history.on_added(now(), new as u64);
         Ok(added)
     }
 

@@ -1,14 +1,18 @@
-use model::{Health, JudicatorState, Stats};
+use model::{Health, JudicatorState, Stats, queued_tasks};
 use rpc::CallError;
 
-use crate::Judicator;
 use crate::error::call_error;
 use crate::throughput::WINDOW;
+use crate::{Judicator, now};
 
 impl Judicator {
     pub(super) async fn on_stats(&self) -> Result<Stats, CallError> {
         let totals = self.store.totals().await.map_err(call_error)?;
         let executors = self.store.executors().await.map_err(call_error)?;
+        let oldest = match queued_tasks(&totals.counts, totals.held) {
+            0 => None,
+            _ => self.store.oldest_queued().await.map_err(call_error)?,
+        };
         let alive = || {
             executors
                 .iter()
@@ -21,6 +25,7 @@ impl Judicator {
             held: u32::try_from(totals.held).unwrap_or(u32::MAX),
             tasks_per_second: self.throughput.tasks_per_second(),
             window: WINDOW,
+            oldest_queued: oldest.map(|added| now().since(added)),
         })
     }
 

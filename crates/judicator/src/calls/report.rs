@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use model::{
@@ -6,9 +7,9 @@ use model::{
 };
 use rpc::CallError;
 use store::FinishedAttempt;
-use tracing::Level;
 
 use crate::error::call_error;
+use crate::history::FinishedRun;
 use crate::metric_names::{CLAIMS, QUEUE_SECONDS, REPORT_SECONDS, RUN_SECONDS, UPLOADS_REPEATED};
 use crate::{Judicator, now};
 
@@ -23,7 +24,7 @@ impl Judicator {
         let leaves = report.intent == ReportIntent::Leave;
         self.hints.on_report(&report);
         let (session, tools) = (report.session, report.executor_info.tools.clone());
-        let reasons = completion_reasons(&report);
+        let runs = completed_runs(&report);
         let reported = self.store.report(report).await.map_err(call_error)?;
         match &reported.answer {
             ReportAnswer::Done(_) if leaves => self.hints.on_session_ended(&executor),
@@ -51,8 +52,17 @@ impl Judicator {
         for finished in &reported.finished {
             let ran = finished.finish_time.since(finished.start_time);
             metrics::histogram!(RUN_SECONDS).record(ran);
-            log_end(&executor, finished, &reasons);
+            log_end(&executor, finished, runs.get(&(finished.task, finished.attempt)));
         }
+        let counted = reported.finished.iter().map(|finished| {
+            let run = runs.get(&(finished.task, finished.attempt));
+            FinishedRun {
+                status: finished.status,
+                reason: run.map(|run| run.reason),
+                run_time: run.map_or(Duration::ZERO, |run| run.run_time),
+            }
+        });
+        self.history.on_finished(now(), counted);
         metrics::histogram!(REPORT_SECONDS).record(begun.elapsed());
         Ok(reported.answer)
     }
@@ -75,15 +85,24 @@ impl Judicator {
     }
 }
 
-/// The reason of the last step of each completed task. Empty unless debug lines are logged.
-fn completion_reasons(report: &Report) -> Vec<(TaskId, AttemptNumber, OutcomeReason)> {
-    if !tracing::enabled!(Level::DEBUG) {
-        return Vec::new();
-    }
-    let reason = |CompletedAttempt { attempt_id, end, .. }: &CompletedAttempt| match end {
+/// What the result of a completed attempt says in short, for the judicator's log lines and history.
+struct CompletedRun {
+    /// The reason of the last step.
+    reason: OutcomeReason,
+    /// How long the steps took together.
+    run_time: Duration,
+}
+
+/// The completed attempts of a report that have results.
+fn completed_runs(report: &Report) -> HashMap<(TaskId, AttemptNumber), CompletedRun> {
+    let run = |CompletedAttempt { attempt_id, end, .. }: &CompletedAttempt| match end {
         AttemptEnd::Result(result) => {
-            let last = result.execute.as_ref().or(result.compile.as_ref())?;
-            Some((attempt_id.task, attempt_id.attempt, last.reason))
+            let steps = result.compile.iter().chain(&result.execute);
+            let run = CompletedRun {
+                reason: result.last_outcome()?.reason,
+                run_time: steps.map(|outcome| outcome.wall).sum(),
+            };
+            Some(((attempt_id.task, attempt_id.attempt), run))
         }
         AttemptEnd::Broken(why) | AttemptEnd::PlatformFailure(why) => {
             let (executor, AttemptNumber(attempt)) = (&report.executor, attempt_id.attempt);
@@ -91,7 +110,7 @@ fn completion_reasons(report: &Report) -> Vec<(TaskId, AttemptNumber, OutcomeRea
             None
         }
     };
-    report.complete.iter().filter_map(reason).collect()
+    report.complete.iter().filter_map(run).collect()
 }
 
 /// An executor uploads the blobs of a result before it reports the result, so this needs attention.
@@ -109,18 +128,13 @@ fn log_assignments(executor: &ExecutorName, answer: &ReportInstructions) {
     }
 }
 
-fn log_end(
-    executor: &ExecutorName,
-    finished: &FinishedAttempt,
-    reasons: &[(TaskId, AttemptNumber, OutcomeReason)],
-) {
+fn log_end(executor: &ExecutorName, finished: &FinishedAttempt, run: Option<&CompletedRun>) {
     let FinishedAttempt {
         task,
         attempt: AttemptNumber(attempt),
         status,
         ..
     } = finished;
-    let same = |(id, number, _): &&(TaskId, AttemptNumber, OutcomeReason)| id == task && number.0 == *attempt;
-    let reason = reasons.iter().find(same).map(|(_, _, reason)| reason.as_str());
+    let reason = run.map(|run| run.reason.as_str());
     tracing::debug!(%task, %executor, attempt, %status, reason, "task ended");
 }

@@ -2,9 +2,9 @@ use model::{AddTask, Task, TaskId};
 use rpc::CallError;
 use store::NewTaskRecord;
 
-use crate::Judicator;
 use crate::error::call_error;
 use crate::metric_names::ADDS;
+use crate::{Judicator, now};
 
 impl Judicator {
     /// The new task has the limits with which the old one is stored, whatever the operator's limits are now.
@@ -42,6 +42,7 @@ impl Judicator {
         let added = self.store.add(tasks).await.map_err(call_error)?;
         let new = added.iter().filter(|added| !added.existed).count();
         metrics::counter!(ADDS).increment(new as u64);
+        self.history.on_added(now(), new as u64);
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,12 +12,12 @@ use async_trait::async_trait;
 use judicator::{Judicator, JudicatorOptions};
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState,
-    LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand, StoreAge, Task, TaskForm, TaskId,
-    TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
+    HistoryMinute, LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand, StoreAge, Task,
+    TaskForm, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
 };
 use store::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
-    RetentionSummary, StoreError, TaskStore, TaskTotals,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, EndsWithoutResult, HandledReport, HistoryStore,
+    NewTaskRecord, ObservedSession, RetentionSummary, StoreError, TaskStore, TaskTotals, WrittenFigures,
 };
 use supervise::{FailureWatch, Supervisor};
 use tokio::sync::{broadcast, watch};
@@ -59,6 +60,25 @@ pub(crate) struct FaultyStore {
 
 fn unused<T>() -> Result<T, StoreError> {
     Err(StoreError::Closed)
+}
+
+#[async_trait]
+impl HistoryStore for FaultyStore {
+    async fn oldest_queued(&self) -> Result<Option<UnixTime>, StoreError> {
+        unused()
+    }
+    fn ends_without_result(&self) -> EndsWithoutResult {
+        EndsWithoutResult::default()
+    }
+    async fn put_figures(&self, _: Vec<WrittenFigures>) -> Result<(), StoreError> {
+        unused()
+    }
+    async fn figures(&self, _: Range<HistoryMinute>) -> Result<Vec<WrittenFigures>, StoreError> {
+        unused()
+    }
+    async fn remove_figures(&self, _: HistoryMinute) -> Result<(), StoreError> {
+        unused()
+    }
 }
 
 #[async_trait]

@@ -10,6 +10,7 @@ mod add;
 mod fake_output;
 mod groups;
 mod harness;
+mod history;
 mod languages;
 mod live_output;
 mod readiness;

@@ -159,6 +159,7 @@ impl From<Stats> for proto::StatsAnswer {
             held: stats.held,
             tasks_per_second: stats.tasks_per_second,
             window: micros(stats.window),
+            oldest_queued: stats.oldest_queued.map(micros),
         }
     }
 }
@@ -179,6 +180,7 @@ impl ParseMessage<Stats> for proto::StatsAnswer {
             held: self.held,
             tasks_per_second: self.tasks_per_second,
             window: Duration::from_micros(self.window),
+            oldest_queued: self.oldest_queued.map(Duration::from_micros),
         })
     }
 }

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, JudicatorState, Language, OutputEvent, Page, Report, ReportAnswer, SessionId,
-    Stats, StatusCounts, Task, TaskId, TaskQuery, TaskWait,
+    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page, Report,
+    ReportAnswer, SessionId, Stats, StatusCounts, Task, TaskId, TaskQuery, TaskWait,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
@@ -81,7 +81,11 @@ impl Calls for FaultyJudicator {
             held: 0,
             tasks_per_second: 0.0,
             window: Duration::from_secs(1),
+            oldest_queued: None,
         })
+    }
+    async fn history(&self, _: HistorySpan) -> Result<History, CallError> {
+        unused()
     }
     async fn check(&self) -> Result<Readiness, CallError> {
         self.checks.fetch_add(1, Ordering::SeqCst);

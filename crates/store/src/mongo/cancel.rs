@@ -47,6 +47,7 @@ pub(super) async fn cancel(context: Arc<StoreContext>, id: TaskId) -> Result<Can
         transaction.add_to_counters(&batch.counter_deltas())?;
         batch.write(&mut transaction)?;
         transaction.commit(&context).await?;
+        batch.record_ends(&context.ends);
     }
     Ok(CancelOutcome::Found)
 }
@@ -102,6 +103,7 @@ pub(super) async fn cancel_batch(
         transaction.add_to_counters(&batch.counter_deltas())?;
         batch.write(&mut transaction)?;
         transaction.commit(&context).await?;
+        batch.record_ends(&context.ends);
     }
     Ok(CancelledBatch { handled, cancelled })
 }

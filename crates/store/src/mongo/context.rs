@@ -11,6 +11,7 @@ use mongodb::{Client, Collection, Database};
 use super::groups::EmptyGroupSweep;
 use super::largest_executors::LargestExecutorsCache;
 use super::report::ClaimReservations;
+use crate::end_counter::EndCounter;
 use crate::newer_forms::NewerForms;
 use crate::tools_cache::ToolsCache;
 use crate::unreadable_rows::UnreadableRows;
@@ -26,6 +27,7 @@ pub(super) const CHUNKS: &str = "fs.chunks";
 pub(super) const FILES: &str = "fs.files";
 pub(super) const UPLOADS: &str = "uploads";
 pub(super) const META: &str = "meta";
+pub(super) const FIGURES: &str = "figures";
 
 /// The connection to MongoDB, and the in-memory state that all operations of one `MongoStore` share.
 pub(super) struct StoreContext {
@@ -40,6 +42,7 @@ pub(super) struct StoreContext {
     pub(super) newer_forms: NewerForms,
     /// Documents that were found unreadable.
     pub(super) unreadable_rows: UnreadableRows,
+    pub(super) ends: EndCounter,
     last_add_time: Mutex<UnixTime>,
     /// The cluster time of the latest transaction that was acknowledged to this process.
     last_commit_time: AtomicU64,
@@ -57,6 +60,7 @@ impl StoreContext {
             empty_group_sweep: EmptyGroupSweep::default(),
             newer_forms: NewerForms::default(),
             unreadable_rows: UnreadableRows::default(),
+            ends: EndCounter::default(),
             last_add_time: Mutex::new(UnixTime(0)),
             last_commit_time: AtomicU64::new(0),
         }

@@ -156,6 +156,7 @@ pub(super) async fn expire(
     }
     batch.write(&mut transaction)?;
     transaction.commit(&context).await?;
+    batch.record_ends(&context.ends);
     Ok(Some(lost.len()))
 }
 

@@ -197,6 +197,7 @@ pub(super) async fn report(
         // The tasks are written last, to keep the time short in which other transactions conflict with them.
         batch.write(&mut transaction)?;
         transaction.commit(&context).await?;
+        batch.record_ends(&context.ends);
     }
     // The reservation lasts until the commit, so that no other report of this process tries to claim the same tasks.
     drop(head);

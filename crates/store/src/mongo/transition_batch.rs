@@ -24,6 +24,7 @@ use super::failure::MongoFailure;
 use super::group_counters::{GroupDeltas, GroupStripe};
 use super::task_document::StoredTask;
 use super::transaction::{GroupedUpdate, Transaction};
+use crate::end_counter::EndCounter;
 
 /// The tasks that one operation has read from MongoDB, with the state transitions that it applies to them in memory.
 #[derive(Debug)]
@@ -264,6 +265,15 @@ impl TransitionBatch {
             update.ids.push(entry.after.state.id.to_bson());
         }
         Ok(groups.into_values().collect())
+    }
+
+    /// Counts the tasks that end in this batch without a result. The caller has committed the batch.
+    pub(super) fn record_ends(&self, ends: &EndCounter) {
+        for BatchEntry { before, after, .. } in self.changed() {
+            if !before.state.status.is_done() {
+                ends.record(after.state.status);
+            }
+        }
     }
 
     /// Whether a result of the batch names a blob.

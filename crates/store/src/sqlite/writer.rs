@@ -19,7 +19,8 @@ use super::failure::{SqliteFailure, duplicate_error};
 use super::group_transaction::{GroupTransaction, WriterState};
 use super::store_folder::{StoreFolder, io_error};
 use super::{SqliteStoreOptions, ledger};
-use crate::{ChangeEvent, StoreError};
+use crate::end_counter::EndCounter;
+use crate::{ChangeEvent, EndsWithoutResult, StoreError};
 
 /// A group is full at either bound, so that its first caller does not wait long for the commit.
 const MAX_GROUP_OPERATIONS: usize = 512;
@@ -38,6 +39,7 @@ pub(super) struct WriterHandle {
     supervisor: Supervisor,
     events: broadcast::Sender<ChangeEvent>,
     commits: Arc<AtomicU64>,
+    ends: Arc<EndCounter>,
 }
 
 /// An operation in the queue of the SQLite writer thread.
@@ -78,6 +80,7 @@ impl WriterHandle {
         let (requests, queue) = mpsc::channel(MAX_QUEUED_OPERATIONS);
         let (events, _) = broadcast::channel(EVENT_BUFFER);
         let commits = Arc::new(AtomicU64::new(0));
+        let ends = Arc::<EndCounter>::default();
         let root = folder.root().to_path_buf();
         let writer = WriterThread {
             connection,
@@ -86,6 +89,7 @@ impl WriterHandle {
             queue,
             events: events.clone(),
             commits: commits.clone(),
+            ends: ends.clone(),
             checkpointer,
         };
         let supervisor = Supervisor::new();
@@ -101,6 +105,7 @@ impl WriterHandle {
             supervisor,
             events,
             commits,
+            ends,
         })
     }
 
@@ -133,6 +138,10 @@ impl WriterHandle {
 
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn ends_without_result(&self) -> EndsWithoutResult {
+        self.ends.counts()
     }
 }
 
@@ -220,6 +229,7 @@ struct WriterThread {
     queue: mpsc::Receiver<WriteRequest>,
     events: broadcast::Sender<ChangeEvent>,
     commits: Arc<AtomicU64>,
+    ends: Arc<EndCounter>,
     checkpointer: WalCheckpointer,
 }
 
@@ -240,6 +250,9 @@ impl WriterThread {
                 // Publish before replying: a caller that subscribes after its reply must not receive events of the
                 // change that it already knows.
                 for event in events {
+                    if let ChangeEvent::StatusChanged { status, .. } = &event {
+                        self.ends.record(*status);
+                    }
                     // Sending fails if there is no subscriber.
                     let _ = self.events.send(event);
                 }

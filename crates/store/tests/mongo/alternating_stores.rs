@@ -1,18 +1,19 @@
 //! Two stores on one database that take turns with the calls: each must see what the other has acknowledged.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, QueuePlace,
-    QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
+    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, HistoryMinute, Page,
+    QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery, UnixTime,
 };
 use store::mongo::MongoStore;
 use store::{
-    BlobFile, BlobScanResult, BlobStream, ChangeEvent, HandledReport, NewTaskRecord, ObservedSession,
-    RetentionSummary, StoreError, TaskStore, TaskTotals,
+    BlobFile, BlobScanResult, BlobStream, ChangeEvent, EndsWithoutResult, HandledReport, HistoryStore,
+    NewTaskRecord, ObservedSession, RetentionSummary, StoreError, TaskStore, TaskTotals, WrittenFigures,
 };
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
@@ -33,6 +34,33 @@ impl AlternatingStores {
 
     fn next(&self) -> &MongoStore {
         &self.stores[self.count.fetch_add(1, Ordering::Relaxed) % 2]
+    }
+}
+
+#[async_trait]
+impl HistoryStore for AlternatingStores {
+    async fn oldest_queued(&self) -> Result<Option<UnixTime>, StoreError> {
+        self.next().oldest_queued().await
+    }
+
+    fn ends_without_result(&self) -> EndsWithoutResult {
+        let [one, other] = self.stores.each_ref().map(HistoryStore::ends_without_result);
+        EndsWithoutResult {
+            cancelled: one.cancelled + other.cancelled,
+            system_errors: one.system_errors + other.system_errors,
+        }
+    }
+
+    async fn put_figures(&self, figures: Vec<WrittenFigures>) -> Result<(), StoreError> {
+        self.next().put_figures(figures).await
+    }
+
+    async fn figures(&self, minutes: Range<HistoryMinute>) -> Result<Vec<WrittenFigures>, StoreError> {
+        self.next().figures(minutes).await
+    }
+
+    async fn remove_figures(&self, before: HistoryMinute) -> Result<(), StoreError> {
+        self.next().remove_figures(before).await
     }
 }
 

@@ -120,7 +120,9 @@ async fn give_up_unreadable(
     let mut transaction = Transaction::default();
     transaction.add_to_counters(&batch.counter_deltas())?;
     batch.write(&mut transaction)?;
-    transaction.commit(&context).await
+    transaction.commit(&context).await?;
+    batch.record_ends(&context.ends);
+    Ok(())
 }
 
 async fn find_documents(context: &StoreContext, ids: &[TaskId]) -> Result<Vec<TaskDocument>, MongoFailure> {
