@@ -60,6 +60,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/groups/{group}/retry", post(pages::retry_failed))
         .route("/groups/{group}/cancel", post(pages::cancel_all))
         .route("/live/groups/{group}", get(pages::live_group))
+        .route("/overview", get(pages::overview))
+        .route("/live/overview", get(pages::live_overview))
         .route("/languages", get(pages::languages));
 
     // The last layer runs first: origin of the request, authentication, request limits.
