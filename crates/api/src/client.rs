@@ -10,8 +10,8 @@ use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    ExecutorState, ExecutorsResponse, HistoryResponse, JudicatorState, JudicatorsResponse, Language,
-    LanguagesResponse, Root, RootsResponse, Stats,
+    HistoryResponse, JudicatorState, JudicatorsResponse, Language, LanguagesResponse, Root, RootsResponse,
+    Stats,
 };
 
 mod blobs;
@@ -19,6 +19,7 @@ mod error;
 mod events;
 mod files;
 mod groups;
+mod nodes;
 mod options;
 mod outputs;
 mod progress;
@@ -111,11 +112,6 @@ impl HttpClient {
             idle_timeout,
             retry_policy: HttpRetryPolicy::new(idle_timeout, retry_for, on_retry),
         })
-    }
-
-    pub async fn executors(&self) -> Result<Vec<ExecutorState>, HttpClientError> {
-        let list: ExecutorsResponse = self.json(self.call(Method::GET, "/api/v1/executors")).await?;
-        Ok(list.executors)
     }
 
     pub async fn judicators(&self) -> Result<Vec<JudicatorState>, HttpClientError> {

@@ -14,6 +14,7 @@ mod byte_size;
 mod client;
 mod command;
 mod content;
+mod drain;
 mod duration;
 mod files;
 mod group;
@@ -44,6 +45,7 @@ pub use client::{
     BlobDownload, FileDownloadError, HttpClient, HttpClientError, HttpClientOptions, OutputDownload,
     ReceivedTaskEvent, TaskStreamEvent,
 };
+pub use drain::{DrainRequest, ExecutorDrain};
 pub use duration::HumanDuration;
 pub use files::FilesOrZip;
 pub use group::{CancelledTasks, GroupCursor, GroupPage, GroupState, RetriedTasks, parse_group_query};
@@ -52,7 +54,7 @@ pub use language::{Language, LanguagesResponse, Root, RootsResponse};
 pub use limits::Limits;
 pub use new_task::{CompileStep, ExecuteStep, NewTask, NewTasks};
 pub use node::{
-    ClusterMemberState, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse,
+    ClusterMemberState, ExecutorState, ExecutorsResponse, JudicatorState, JudicatorsResponse, MachineLoad,
     OfferedLanguage, OfferedRoot, Stats,
 };
 pub use outcome::{FilesLeftOut, KeptFile, Outcome, TaskResult, cut_character};

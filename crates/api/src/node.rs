@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use model::{BlobHash, ExecutorName, LanguageName, RootName, TaskStatus, UnixTime};
+use model::{BlobHash, ExecutorName, LanguageName, MemberLag, RootName, TaskStatus, UnixTime};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{schema, serde_text};
+use crate::{ExecutorDrain, schema, serde_text};
 
 /// The executors of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Executors)]
 pub struct ExecutorsResponse {
     pub executors: Vec<ExecutorState>,
 }
 
 /// An executor: a node that runs tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Executor)]
 pub struct ExecutorState {
     #[serde(with = "serde_text::executor")]
@@ -35,6 +35,12 @@ pub struct ExecutorState {
     /// The resources that it can give to one task. Missing for executors of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
+    /// Set while an operator has drained it: it ends the tasks that it has, and gets no new ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<ExecutorDrain>,
+    /// The load of its machine when it reported last. Missing if it does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<MachineLoad>,
     /// The languages that it has.
     #[serde(default)]
     #[schema(required = true)]
@@ -78,6 +84,19 @@ pub struct OfferedRoot {
     pub sha256: Option<BlobHash>,
 }
 
+/// The load of an executor's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MachineLoad {
+    /// How many processes were running or waiting for a core, on average over the last minute.
+    pub load_average: f64,
+    /// Cores on which the executor's processes may run.
+    pub cores: u32,
+    /// Bytes of memory that are available to the executor and its tasks.
+    pub memory_available: u64,
+    /// Bytes of memory that the executor and its tasks have together.
+    pub memory_total: u64,
+}
+
 /// The resources that an executor can give to one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Capacity {
@@ -90,14 +109,14 @@ pub struct Capacity {
 }
 
 /// The judicators of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Judicators)]
 pub struct JudicatorsResponse {
     pub judicators: Vec<JudicatorState>,
 }
 
 /// A row of the list of judicators, the nodes that keep the tasks and assign them to executors.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Judicator)]
 pub struct JudicatorState {
     pub name: String,
@@ -132,7 +151,7 @@ pub struct JudicatorState {
 }
 
 /// A member of etcd or of the MongoDB replica set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Part)]
 pub struct ClusterMemberState {
     pub address: String,
@@ -144,6 +163,12 @@ pub struct ClusterMemberState {
     /// Missing if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uptime_seconds: Option<u64>,
+    /// MongoDB: the age of the oldest write of the primary that the member does not have. Missing if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_seconds: Option<f64>,
+    /// etcd: the entries of the leader's log that the member does not have. Missing if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_entries: Option<u64>,
 }
 
 /// Numbers of tasks by status, of executors and of slots, and the throughput.
@@ -182,6 +207,8 @@ impl From<model::ExecutorState> for ExecutorState {
             version,
             capacity,
             tools,
+            drain,
+            load,
             since,
             report_time,
         } = state;
@@ -199,8 +226,16 @@ impl From<model::ExecutorState> for ExecutorState {
             name: offer.name.clone(),
             sha256: offer.sha256,
         };
+        let load = load.map(|load| MachineLoad {
+            load_average: load.load_average(),
+            cores: load.cores,
+            memory_available: load.memory_available,
+            memory_total: load.memory_total,
+        });
         ExecutorState {
             capacity,
+            drain: drain.map(Into::into),
+            load,
             languages: tools.languages().iter().map(language).collect(),
             roots: tools.roots().iter().map(root).collect(),
             name,
@@ -252,12 +287,20 @@ impl From<model::ClusterMemberState> for ClusterMemberState {
             state,
             version,
             uptime,
+            lag,
         } = part;
+        let (lag_seconds, lag_entries) = match lag {
+            Some(MemberLag::Time(time)) => (Some(time.as_secs_f64()), None),
+            Some(MemberLag::Entries(entries)) => (None, Some(entries)),
+            None => (None, None),
+        };
         ClusterMemberState {
             address,
             state,
             version,
             uptime_seconds: uptime.map(|uptime| uptime.as_secs()),
+            lag_seconds,
+            lag_entries,
         }
     }
 }

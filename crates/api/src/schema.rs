@@ -108,6 +108,11 @@ schemas! {
     FilePath = text("The path of a kept file.").max_length(Some(1024))
         .pattern(Some(format!("^[^/{CONTROL}]+(?:/[^/{CONTROL}]+)*$")));
     ExecutorName = text("An executor's name.").pattern(Some("^[A-Za-z0-9._-]{1,128}$"));
+    DrainReason = text("Why the executor is drained: one line.")
+        .min_length(Some(1)).max_length(Some(model::DrainReason::MAX_CHARACTERS))
+        // Not only spaces; no control characters or other separators of lines.
+        .pattern(Some(format!("^ *[^ {CONTROL}{LINE_SEPARATORS}][^{CONTROL}{LINE_SEPARATORS}]*$")))
+        .examples(["new disk"]);
     Network = text("A network's name.").pattern(Some("^[a-z0-9._-]{1,64}$")).examples(["loopback"]);
     LanguageName = text("A language's name or alias. Upper and lower case are the same.")
         .pattern(Some("^[A-Za-z0-9+#*._-]{1,32}$"))
@@ -264,6 +269,8 @@ const HEADER_TEXT: &str = "^[!-~](?:[ -~]*[!-~])?$";
 const LABEL_KEY: &str = "[A-Za-z0-9._/-]{1,64}";
 const NUL: &str = "\\u0000";
 const CONTROL: &str = "\\u0000-\\u001f\\u007f-\\u009f";
+/// The separators of lines and paragraphs that are no control characters.
+const LINE_SEPARATORS: &str = "\\u2028\\u2029";
 /// White space as Unicode defines it. `\s` matches different characters in JavaScript, Python and Rust.
 const SPACE: &str =
     "\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";

@@ -132,6 +132,7 @@ impl ClaimingExecutor {
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
                 tools: self.tools.take(),
+                load: None,
             },
             intent,
         };

@@ -13,9 +13,9 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    add, backup, bench, cancel, completions, config, credentials, executor, executors, export, gateway, get,
-    groups, hold, judicator, judicators, languages, leave, remove, retry, root, run, sandbox, search,
-    service, stats, status, stop, up, wait, watch,
+    add, backup, bench, cancel, completions, config, credentials, drain, executor, executors, export,
+    gateway, get, groups, hold, judicator, judicators, languages, leave, remove, retry, root, run, sandbox,
+    search, service, stats, status, stop, up, wait, watch,
 };
 
 pub(crate) use client::{ClientFlags, ServerFlags};
@@ -122,6 +122,10 @@ pub(crate) enum CliCommand {
     Export(export::ExportArgs),
     /// List executors
     Executors(executors::ExecutorsArgs),
+    /// Drain an executor: it ends the tasks that it has, and gets no new ones until `resume`
+    Drain(drain::DrainArgs),
+    /// End the drain of an executor, so that it gets tasks again
+    Resume(drain::ResumeArgs),
     /// List languages, or check them with --check
     Languages(languages::LanguagesArgs),
     /// List judicators
@@ -155,6 +159,8 @@ impl CliCommand {
             CliCommand::Groups(args) => Some(&mut args.client),
             CliCommand::Export(args) => Some(&mut args.client),
             CliCommand::Executors(args) => Some(&mut args.client),
+            CliCommand::Drain(args) => Some(&mut args.client),
+            CliCommand::Resume(args) => Some(&mut args.client),
             CliCommand::Languages(args) => Some(&mut args.client),
             CliCommand::Judicators(args) => Some(&mut args.client),
             CliCommand::Stats(args) => Some(&mut args.client),
@@ -233,6 +239,8 @@ mod tests {
             "conclave add --lines - --key 01890a5d-ac96-774b-bcce-b302099a8057",
             "conclave --server https://h --ca-file ca.pem --token-file t --timeout 5s run -- true",
             "conclave run --compile cc --compile-wall 9s --compile-network loopback --shell ./main",
+            "conclave drain worker-1 --reason broken_disk --json",
+            "conclave --server https://h resume worker-1",
             "conclave get 01890a5d",
             "conclave search --status pending --status running --user ada --oldest --limit 5",
             "conclave config --json",
@@ -292,6 +300,10 @@ mod tests {
             "conclave retry 01890a5d --group g",
             "conclave search --reason tired",
             "conclave export --format xlsx",
+            "conclave drain worker-1",
+            "conclave drain worker-1 --reason=",
+            "conclave drain a/b --reason x",
+            "conclave resume",
             "conclave get not-an-id",
             "conclave get 018",
             "conclave add --key 01890a5d-ac96-774b-bcce-b302099a8057 -- true",

@@ -7,6 +7,7 @@ pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod credentials;
+pub(crate) mod drain;
 pub(crate) mod executor;
 pub(crate) mod executors;
 pub(crate) mod export;
@@ -65,6 +66,8 @@ pub(crate) fn run(command: CliCommand) -> Result<ExitCode> {
         CliCommand::Export(args) => block_on(export::run(args)),
         CliCommand::Executors(args) => block_on(executors::run(args)),
         CliCommand::Languages(args) => block_on(languages::run(args)),
+        CliCommand::Drain(args) => block_on(drain::run(args)),
+        CliCommand::Resume(args) => block_on(drain::run_resume(args)),
         CliCommand::Judicators(args) => block_on(judicators::run(args)),
         CliCommand::Stats(args) => block_on(stats::run(args)),
         CliCommand::Bench(args) => block_on(bench::run(args)),

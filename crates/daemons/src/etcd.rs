@@ -46,7 +46,9 @@ pub use error::EtcdDaemonError;
 pub use leave::{LeaveClusterResult, check_can_leave, leave};
 pub use local_state::{saved_cluster_id, saved_endpoints};
 pub use member::run_member;
-pub use members::{EtcdMember, EtcdMemberState, list_members, list_members_after_election};
+pub use members::{
+    EtcdMember, EtcdMemberState, entries_behind_leader, list_members, list_members_after_election,
+};
 pub use options::{BootstrapMode, EtcdMemberOptions, EtcdProxyOptions, ProxySeeds};
 pub use pre_join_check::{PreJoinCheck, PreJoinFailure};
 pub use preflight::{preflight, preflight_proxy};

@@ -1,6 +1,7 @@
 //! The resources of this machine, and the share of them that one task can get.
 
 mod cgroups;
+mod load;
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::path::Path;
 use model::{Capacity, LimitPolicy, MIN_OPEN_FILES_PER_PROCESS};
 
 use self::cgroups::OwnCgroups;
+pub(crate) use self::load::LoadProbe;
 
 const PROC: &str = "/proc";
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";

@@ -5,6 +5,7 @@
 
 mod apply_answer;
 mod compose_report;
+mod drain;
 mod failure_backoff;
 mod hint_watch;
 mod revoke;
@@ -19,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::{AttemptId, ReportAnswer, ReportInstructions, ReportIntent};
+use model::{AttemptId, ExecutorDrain, ReportAnswer, ReportInstructions, ReportIntent};
 use rpc::{CallError, Calls};
 use sandbox::{CommandIsolation, WardenLauncher};
 use tokio::sync::{Notify, mpsc};
@@ -41,6 +42,7 @@ use crate::collect::KeepLimits;
 use crate::data_folder::{ExecutorDataFolder, SessionFile, folder_error};
 use crate::fetch::BlobFetcher;
 use crate::live_output::OutputServer;
+use crate::machine::LoadProbe;
 use crate::outgoing::OutgoingFolder;
 use crate::run::shell_in_root;
 use crate::slot_pool::{AttemptEndCause, SlotEvent, SlotPool, SlotPoolSetup};
@@ -84,6 +86,9 @@ pub(crate) struct ReportLoop {
     handled_deadline: bool,
     stopping: Option<StopPhase>,
     tools: ReportedTools,
+    load: LoadProbe,
+    /// Set while the executor is drained, according to the last answer.
+    drain: Option<ExecutorDrain>,
 }
 
 /// The executor's files on disk that outlive a process, opened.
@@ -192,6 +197,8 @@ impl ReportLoop {
             handled_deadline: false,
             stopping: None,
             tools: ReportedTools::default(),
+            load: LoadProbe::new(),
+            drain: None,
             options,
             data_folder,
             calls,

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page, Report,
-    ReportAnswer, SessionId, Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus,
-    TaskWait, UnixTime, UserName,
+    AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page,
+    Report, ReportAnswer, SessionId, Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec,
+    TaskStatus, TaskWait, UnixTime, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -217,6 +217,17 @@ impl Calls for FakeCalls {
         unavailable()
     }
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
+        unavailable()
+    }
+    async fn drain(
+        &self,
+        _: ExecutorName,
+        _: DrainReason,
+        _: Option<UserName>,
+    ) -> Result<ExecutorState, CallError> {
+        unavailable()
+    }
+    async fn resume(&self, _: ExecutorName) -> Result<ExecutorState, CallError> {
         unavailable()
     }
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {

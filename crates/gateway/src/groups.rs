@@ -222,13 +222,13 @@ fn key_from_uri(
     Ok(group_key(caller, user, group)?)
 }
 
-/// The group of the named user or of the caller, like the owner of a new task.
+/// The group of the named user or of the caller.
 pub(crate) fn group_key(
     caller: &Caller,
     user: Option<UserName>,
     group: GroupName,
 ) -> Result<GroupKey, model::InvalidField> {
-    let user = caller.owner(user)?;
+    let user = caller.group_owner(user)?;
     Ok(GroupKey { user, group })
 }
 

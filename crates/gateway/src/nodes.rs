@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use api::{ExecutorsResponse, HistoryResponse, JudicatorsResponse, Stats};
+use api::{DrainRequest, ExecutorState, ExecutorsResponse, HistoryResponse, JudicatorsResponse, Stats};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::Uri;
 use model::{HistorySpan, InvalidField};
 
+use crate::body;
+use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::params::known_parameters;
+use crate::params::{self, ExecutorPath, known_parameters};
 use crate::request_error::RequestError;
+
+/// A request to drain an executor is small.
+const MAX_DRAIN_BODY: u64 = 64 << 10;
 
 /// List the executors
 #[utoipa::path(
@@ -26,6 +31,57 @@ pub(crate) async fn executors(
     let executors = gateway.calls.executors().await?;
     let executors = executors.into_iter().map(Into::into).collect();
     Ok(Json(ExecutorsResponse { executors }))
+}
+
+/// Drain an executor
+///
+/// It ends the tasks that it has, and gets no new ones until it is resumed, also if it is restarted. If it is drained already,
+/// the reason is replaced. If the server has tokens, only its operators may do this.
+#[utoipa::path(
+    post,
+    path = "/api/v1/executors/{name}/drain",
+    operation_id = "drain_executor",
+    tag = "nodes",
+    params(("name" = api::schema::ExecutorName, Path, description = "The executor's name")),
+    request_body(content = DrainRequest, example = json!({"reason": "new disk"})),
+    responses((status = 200, description = "The executor is drained", body = ExecutorState)),
+)]
+pub(crate) async fn drain(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    ExecutorPath(name): ExecutorPath,
+    request: Request,
+) -> Result<Json<ExecutorState>, RequestError> {
+    caller.require_operator()?;
+    params::refuse_parameters(request.uri())?;
+    body::require_json(request.headers())?;
+    let limit = gateway.options.max_body.min(MAX_DRAIN_BODY);
+    let DrainRequest { reason } = body::read_json(request, limit, api::parse_json).await?;
+    let drained = gateway.calls.drain(name, reason, caller.user().cloned()).await?;
+    Ok(Json(drained.into()))
+}
+
+/// Resume an executor
+///
+/// Ends the drain of the executor. If the server has tokens, only its operators may do this.
+#[utoipa::path(
+    post,
+    path = "/api/v1/executors/{name}/resume",
+    operation_id = "resume_executor",
+    tag = "nodes",
+    params(("name" = api::schema::ExecutorName, Path, description = "The executor's name")),
+    responses((status = 200, description = "The executor is not drained", body = ExecutorState)),
+)]
+pub(crate) async fn resume(
+    State(gateway): State<Arc<Gateway>>,
+    caller: Caller,
+    ExecutorPath(name): ExecutorPath,
+    uri: Uri,
+) -> Result<Json<ExecutorState>, RequestError> {
+    caller.require_operator()?;
+    params::refuse_parameters(&uri)?;
+    let resumed = gateway.calls.resume(name).await?;
+    Ok(Json(resumed.into()))
 }
 
 /// List the judicators

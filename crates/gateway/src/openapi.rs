@@ -33,7 +33,8 @@ use forms::FormModifier;
         tasks::output, tasks::events, tasks::waiting, tasks::file, tasks::files_zip, tasks::files_tar,
         groups::list, groups::get, groups::cancel, groups::retry, groups::events,
         blobs::put, blobs::has, blobs::get,
-        nodes::executors, nodes::judicators, nodes::stats, nodes::history, languages::list, languages::roots,
+        nodes::executors, nodes::drain, nodes::resume, nodes::judicators, nodes::stats, nodes::history, languages::list,
+        languages::roots,
         health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(
@@ -43,7 +44,8 @@ use forms::FormModifier;
         api::schema::KeepPattern, api::schema::Etag, api::schema::ByteRange, api::schema::FilePath,
         api::schema::ProcessCount, api::schema::OpenFileCount,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
-        api::schema::Order, api::schema::HistorySpan, api::schema::User, api::schema::ExecutorName, api::schema::Network, api::schema::LanguageName,
+        api::schema::Order, api::schema::HistorySpan, api::schema::User, api::schema::ExecutorName, api::schema::DrainReason,
+        api::schema::Network, api::schema::LanguageName,
         api::schema::RootName, api::schema::Sha256,
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
         api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,
@@ -230,7 +232,15 @@ mod tests {
             }
         }
         let schemas = &document["components"]["schemas"];
-        for name in ["NewTask", "NewTasks", "Compile", "Execute", "Limits", "Form"] {
+        for name in [
+            "DrainRequest",
+            "NewTask",
+            "NewTasks",
+            "Compile",
+            "Execute",
+            "Limits",
+            "Form",
+        ] {
             assert_eq!(schemas[name]["additionalProperties"], false, "{name}");
         }
         let events = &document["paths"]["/api/v1/tasks/{id}/events"]["get"]["responses"]["200"]["content"];
@@ -268,7 +278,7 @@ mod tests {
     fn every_operation_has_a_summary_and_error_responses() {
         let document = json();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 23, "{:?}", paths.keys());
+        assert_eq!(paths.len(), 26, "{:?}", paths.keys());
         for (path, operations) in paths {
             for (method, operation) in operations.as_object().unwrap() {
                 assert!(operation["summary"].is_string(), "{method} {path}");
@@ -305,6 +315,8 @@ mod tests {
         api::parse_json::<api::NewTask>(one.as_bytes()).unwrap();
         let many = content("/api/v1/tasks/batch").to_string();
         api::parse_json::<api::NewTasks>(many.as_bytes()).unwrap();
+        let drain = content("/api/v1/executors/{name}/drain").to_string();
+        api::parse_json::<api::DrainRequest>(drain.as_bytes()).unwrap();
         let task = document["components"]["schemas"]["Task"]["examples"][0].clone();
         serde_json::from_value::<api::Task>(task).unwrap();
     }

@@ -1,6 +1,9 @@
 //! Options of the gateway.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use model::UserName;
 
 use crate::Tokens;
 
@@ -59,6 +62,8 @@ pub struct GatewayOptions {
     pub tokens: Option<Tokens>,
     /// How long a sign-in with a browser is valid.
     pub sign_in_time: Duration,
+    /// With tokens: the users who may operate the cluster, and see the tasks of all users.
+    pub operators: BTreeSet<UserName>,
     pub version: String,
 }
 
@@ -87,6 +92,7 @@ impl Default for GatewayOptions {
             metrics: MetricsAccess::Open,
             tokens: None,
             sign_in_time: Duration::from_secs(12 * 60 * 60),
+            operators: BTreeSet::new(),
             version: env!("CARGO_PKG_VERSION").to_string(),
         }
     }

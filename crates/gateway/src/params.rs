@@ -6,7 +6,7 @@ use api::HumanDuration;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use model::{BlobHash, GroupName, InvalidField, OutputSource, TaskId, UserName};
+use model::{BlobHash, ExecutorName, GroupName, InvalidField, OutputSource, TaskId, UserName};
 use percent_encoding::percent_decode_str;
 
 use crate::GatewayOptions;
@@ -32,6 +32,20 @@ pub(crate) struct FilePath {
 
 /// The group `{group}` in the path of a gateway URL, as an axum extractor.
 pub(crate) struct GroupPath(pub(crate) GroupName);
+
+/// The executor `{name}` in the path of a gateway URL, as an axum extractor.
+pub(crate) struct ExecutorPath(pub(crate) ExecutorName);
+
+impl<S: Send + Sync> FromRequestParts<S> for ExecutorPath {
+    type Rejection = RequestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<ExecutorPath, RequestError> {
+        let text = path_parameter(parts, state, "name").await?;
+        ExecutorName::new(text)
+            .map(ExecutorPath)
+            .map_err(|error| InvalidField::new("name", error.to_string()).into())
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for FilePath {
     type Rejection = RequestError;

@@ -19,10 +19,11 @@ pub(crate) struct ProblemKind {
 }
 
 /// Every kind, in the order in which the documentation lists them.
-pub(crate) const PROBLEM_KINDS: [&ProblemKind; 19] = [
+pub(crate) const PROBLEM_KINDS: [&ProblemKind; 20] = [
     &MALFORMED,
     &NO_TOKEN,
     &CROSS_SITE,
+    &NOT_OPERATOR,
     &NOT_FOUND,
     &NO_METHOD,
     &TOO_SLOW,
@@ -44,6 +45,7 @@ pub(crate) const PROBLEM_KINDS: [&ProblemKind; 19] = [
 const MALFORMED: ProblemKind = kind(StatusCode::BAD_REQUEST, "malformed", "Malformed request");
 const NO_TOKEN: ProblemKind = kind(StatusCode::UNAUTHORIZED, "token", "Token required");
 const CROSS_SITE: ProblemKind = kind(StatusCode::FORBIDDEN, "cross-site", "Cross-site request");
+const NOT_OPERATOR: ProblemKind = kind(StatusCode::FORBIDDEN, "not-operator", "For operators only");
 const NOT_FOUND: ProblemKind = kind(StatusCode::NOT_FOUND, "not-found", "Not found");
 const NO_METHOD: ProblemKind = kind(StatusCode::METHOD_NOT_ALLOWED, "method", "Method not allowed");
 const TOO_SLOW: ProblemKind = kind(StatusCode::REQUEST_TIMEOUT, "too-slow", "Request body too slow");
@@ -96,6 +98,7 @@ impl RequestError {
                 CallError::Invalid(_) | CallError::WrongHash { .. } => &INVALID,
                 CallError::NoTask(_)
                 | CallError::NoGroup(_)
+                | CallError::NoExecutor(_)
                 | CallError::NoBlob(_)
                 | CallError::DamagedBlob(_) => &NOT_FOUND,
                 CallError::Conflict(_) => &CONFLICT,
@@ -119,6 +122,7 @@ impl RequestError {
             RequestError::Conflict { .. } => &CONFLICT,
             RequestError::AlreadyDone { .. } => &DONE,
             RequestError::MissingToken | RequestError::UnknownToken => &NO_TOKEN,
+            RequestError::NotOperator(_) => &NOT_OPERATOR,
             RequestError::CrossSite | RequestError::UntrustedHost(_) => &CROSS_SITE,
             RequestError::QuotaExceeded(exceeded) => match exceeded.limit_kind {
                 QuotaLimit::CallerShare => &TOO_MANY,
@@ -290,6 +294,15 @@ mod tests {
             None,
             "user ada has no task in the group sweep",
         );
+        let executor = model::ExecutorName::new("worker-1").unwrap();
+        check(
+            CallError::NoExecutor(executor).into(),
+            404,
+            None,
+            "executor worker-1 does not exist",
+        );
+        let ada = model::UserName::new("ada").unwrap();
+        check(RequestError::NotOperator(ada), 403, None, "gateway.operators");
         check(CallError::NotDone(id).into(), 409, None, "wait until it is done");
         let newer = CallError::NewerForm(model::TaskForm(9));
         check(newer.into(), 503, None, "upgrade Conclave");

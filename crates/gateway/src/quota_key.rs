@@ -23,8 +23,8 @@ pub(crate) struct PeerAddress(pub(crate) IpAddr);
 impl QuotaKey {
     /// `caller::authenticate` has added the caller before. A request without a peer address exists only in tests.
     pub(crate) fn from_extensions(extensions: &Extensions) -> QuotaKey {
-        match (extensions.get(), extensions.get()) {
-            (Some(Caller::User(user)), _) => QuotaKey::User(user.clone()),
+        match (extensions.get().and_then(Caller::user), extensions.get()) {
+            (Some(user), _) => QuotaKey::User(user.clone()),
             (_, Some(PeerAddress(address))) => QuotaKey::from(*address),
             (_, None) => QuotaKey::Address(Ipv4Addr::UNSPECIFIED.into()),
         }

@@ -6,7 +6,7 @@ use api::ParseError;
 use axum::body::Body;
 use axum::http::{Method, Response};
 use axum::response::IntoResponse;
-use model::{InvalidField, TaskId, TaskStatus};
+use model::{InvalidField, TaskId, TaskStatus, UserName};
 use rpc::CallError;
 use thiserror::Error;
 
@@ -58,6 +58,8 @@ pub(crate) enum RequestError {
     MissingToken,
     #[error("the token is not valid on this server; ask its operator for a token")]
     UnknownToken,
+    #[error("user '{0}' may not drain or resume executors; only the users named in gateway.operators may")]
+    NotOperator(UserName),
     #[error("cross-site requests are refused; use the pages of this server")]
     CrossSite,
     #[error(

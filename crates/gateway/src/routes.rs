@@ -38,6 +38,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             get(blobs::get).head(blobs::has).put(blobs::put),
         )
         .route("/api/v1/executors", get(nodes::executors))
+        .route("/api/v1/executors/{name}/drain", post(nodes::drain))
+        .route("/api/v1/executors/{name}/resume", post(nodes::resume))
         .route("/api/v1/judicators", get(nodes::judicators))
         .route("/api/v1/languages", get(languages::list))
         .route("/api/v1/roots", get(languages::roots))

@@ -5,6 +5,7 @@ mod blobs;
 mod cancel;
 mod cancel_matching;
 mod check;
+mod drain;
 mod events;
 mod follow;
 mod get;
@@ -23,9 +24,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report, ReportAnswer,
-    SessionId, Stats, Task, TaskId, TaskQuery, TaskWait,
+    AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report,
+    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -126,6 +127,19 @@ impl Calls for Judicator {
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
         self.store.executors().await.map_err(call_error)
+    }
+
+    async fn drain(
+        &self,
+        executor: ExecutorName,
+        reason: DrainReason,
+        by: Option<UserName>,
+    ) -> Result<ExecutorState, CallError> {
+        self.on_drain(executor, reason, by).await
+    }
+
+    async fn resume(&self, executor: ExecutorName) -> Result<ExecutorState, CallError> {
+        self.on_resume(executor).await
     }
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {

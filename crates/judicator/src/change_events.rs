@@ -33,6 +33,7 @@ impl Judicator {
         match change {
             ChangeEvent::TasksQueued { requires, count } => self.hints.on_tasks_queued(&requires, count),
             ChangeEvent::AttemptRevoked(executor) => self.hints.on_attempt_revoked(&executor),
+            ChangeEvent::DrainChanged(executor) => self.hints.on_drain_changed(&executor),
             ChangeEvent::EventsLost => {
                 self.hints.on_events_lost();
                 self.watchers.on_events_lost();

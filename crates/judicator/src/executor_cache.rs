@@ -275,6 +275,8 @@ mod tests {
             version: String::new(),
             capacity: Some(capacity(gibibytes)),
             tools: Arc::new(ExecutorTools::new(vec![], roots.iter().map(offered).collect())),
+            drain: None,
+            load: None,
             since: UnixTime(0),
             report_time: UnixTime(0),
         }

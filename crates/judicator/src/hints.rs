@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
-use model::{ExecutorName, ExecutorState, ExecutorTools, Report, SessionId, ToolRequirement};
+use model::{ExecutorDrain, ExecutorName, ExecutorState, ExecutorTools, Report, SessionId, ToolRequirement};
 use rpc::HintStream;
 use tokio::sync::Notify;
 
@@ -24,6 +24,8 @@ struct WatchingExecutor {
     vacant: usize,
     /// It got a hint since its last report, so a report is on its way.
     hinted: bool,
+    /// According to the answer to its last report, it gets no tasks.
+    drained: bool,
     /// The languages and roots that the executor has reported in a session. `None` while they are not known here.
     tools: Option<(SessionId, Arc<ExecutorTools>)>,
     /// Never empty. More than one for a moment when the executor reconnects, or when another executor uses the same
@@ -83,10 +85,19 @@ impl HintBroker {
         }
     }
 
-    /// Called after the report was answered with this many tasks.
-    pub(crate) fn on_assigned(&self, executor: &ExecutorName, tasks: usize) {
+    /// Called after the report was answered with this many tasks, and the executor's drain.
+    pub(crate) fn on_answered(&self, executor: &ExecutorName, tasks: usize, drain: Option<&ExecutorDrain>) {
         if let Some(watching) = self.lock().get_mut(executor) {
             watching.vacant = watching.vacant.saturating_sub(tasks);
+            watching.drained = drain.is_some();
+        }
+    }
+
+    /// The executor was drained, which it has to know, or resumed, so that it may take tasks at once.
+    pub(crate) fn on_drain_changed(&self, executor: &ExecutorName) {
+        if let Some(watching) = self.lock().get_mut(executor) {
+            watching.drained = false;
+            watching.wake();
         }
     }
 
@@ -95,7 +106,7 @@ impl HintBroker {
         let mut executors = self.lock();
         let mut candidates: Vec<_> = executors
             .values_mut()
-            .filter(|watching| watching.vacant > 0 && !watching.hinted)
+            .filter(|watching| watching.vacant > 0 && !watching.hinted && !watching.drained)
             .filter_map(|watching| Some((watching.tools_for(requires)?, watching)))
             .collect();
         // Executors with the most free slots first: this spreads the work and needs few hints.
@@ -246,6 +257,7 @@ mod tests {
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
                 tools,
+                load: None,
             },
             intent: ReportIntent::Stay,
         }
@@ -290,7 +302,7 @@ mod tests {
         queue(&hints, "/", 1); // `a` has a hint already
         check([false, true, false]);
         report(&hints, "a", 4);
-        hints.on_assigned(&name("a"), 4);
+        hints.on_answered(&name("a"), 4, None);
         report(&hints, "b", 2);
         queue(&hints, "/", 9);
         check([false, true, false]);
@@ -385,6 +397,35 @@ mod tests {
         check("/c", 9, [true, true, true]);
     }
 
+    /// A drained executor has free slots, but would get nothing.
+    #[test]
+    fn a_drained_executor_gets_no_hints_for_tasks() {
+        let hints = Arc::new(HintBroker::default());
+        let mut stream = hints.watch(name("e"), SessionId(uuid::Uuid::from_u128(1)));
+        let drain = ExecutorDrain {
+            reason: model::DrainReason::new("new disk").unwrap(),
+            by: None,
+            since: model::UnixTime(1),
+        };
+        let check = |stream: &mut HintStream, drain: Option<&ExecutorDrain>, expected: bool| {
+            report(&hints, "e", 4);
+            hints.on_answered(&name("e"), 0, drain);
+            _ = has_hint(stream);
+            queue(&hints, "/", 1);
+            assert_eq!(has_hint(stream), expected);
+            // While its next report is under way.
+            report(&hints, "e", 4);
+            queue(&hints, "/", 1);
+            assert_eq!(has_hint(stream), expected);
+        };
+        check(&mut stream, None, true);
+        check(&mut stream, Some(&drain), false);
+        check(&mut stream, None, true);
+        check(&mut stream, Some(&drain), false);
+        hints.on_drain_changed(&name("e"));
+        assert!(has_hint(&mut stream), "it was resumed");
+    }
+
     fn listed(executor: &str, session: SessionId, tools: Arc<ExecutorTools>) -> ExecutorState {
         ExecutorState {
             name: name(executor),
@@ -396,6 +437,8 @@ mod tests {
             version: "1".into(),
             capacity: None,
             tools,
+            drain: None,
+            load: None,
             since: model::UnixTime(0),
             report_time: model::UnixTime(0),
         }

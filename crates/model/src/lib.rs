@@ -7,6 +7,7 @@ mod attempt;
 mod blob_hash;
 mod capacity;
 mod digest;
+mod drain;
 mod form;
 mod group;
 mod history;
@@ -34,6 +35,7 @@ mod workspace_path;
 pub use attempt::{AttemptEnd, AttemptId, AttemptRecord, CompletedAttempt, ExecutingAttempt, RecordedEnd};
 pub use blob_hash::{BlobHash, BlobHasher};
 pub use capacity::{Capacity, MIN_OPEN_FILES_PER_PROCESS, ResourceRequest};
+pub use drain::{DrainReason, DrainReasonError, ExecutorDrain};
 pub use form::TaskForm;
 pub use group::{GroupKey, GroupPage, GroupQuery, GroupState};
 pub use history::{
@@ -55,7 +57,8 @@ pub use live_output::{
     OutputSource, StepName, StreamName,
 };
 pub use node::{
-    ClusterMemberState, ExecutorState, Health, JudicatorState, NO_EXECUTOR_MESSAGE, Stats, queued_tasks,
+    ClusterMemberState, ExecutorState, Health, JudicatorState, MachineLoad, MemberLag, NO_EXECUTOR_MESSAGE,
+    Stats, queued_tasks,
 };
 pub use outcome::{
     CapturedOutput, FilesLeftOut, KeptFile, LeftOutReason, Outcome, OutcomeReason, TaskResult,

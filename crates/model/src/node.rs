@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Capacity, ExecutorName, ExecutorTools, SessionId, StatusCounts, TaskForm, UnixTime};
+use crate::{
+    Capacity, ExecutorDrain, ExecutorName, ExecutorTools, SessionId, StatusCounts, TaskForm, UnixTime,
+};
 
 /// An executor as the store knows it, for people to read: its session, health, slots and machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +24,32 @@ pub struct ExecutorState {
     pub capacity: Option<Capacity>,
     /// The languages and roots that it reported last.
     pub tools: Arc<ExecutorTools>,
+    /// Set while an operator has drained it.
+    pub drain: Option<ExecutorDrain>,
+    /// The load of its machine as it reported it last, if it does.
+    pub load: Option<MachineLoad>,
     /// When this session began.
     pub since: UnixTime,
     pub report_time: UnixTime,
+}
+
+/// The load of an executor's machine at the time of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineLoad {
+    /// The load average of the last minute in hundredths, as exactly as the kernel shows it.
+    pub load_hundredths: u32,
+    /// The cores on which the executor's processes may run.
+    pub cores: u32,
+    /// Bytes of memory that are available to the executor and its tasks.
+    pub memory_available: u64,
+    /// Bytes of memory that the executor and its tasks have together.
+    pub memory_total: u64,
+}
+
+impl MachineLoad {
+    pub fn load_average(self) -> f64 {
+        f64::from(self.load_hundredths) / 100.0
+    }
 }
 
 /// Whether an executor or judicator is alive.
@@ -65,6 +90,17 @@ pub struct ClusterMemberState {
     pub version: String,
     /// How long the server has been running; `None` if unknown.
     pub uptime: Option<Duration>,
+    /// How far its data is behind the leader's or primary's; `None` if unknown.
+    pub lag: Option<MemberLag>,
+}
+
+/// How far the data of an etcd or MongoDB member is behind that of the leader or primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberLag {
+    /// The age of the primary's last write that a MongoDB member does not have yet.
+    Time(Duration),
+    /// The entries of the leader's raft log that an etcd member does not have yet.
+    Entries(u64),
 }
 
 /// The message to users while there is no executor.

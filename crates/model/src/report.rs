@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorName, ExecutorTools, ReportSeq,
-    SessionId, TaskForm, TaskSpec, TaskState, UnixTime,
+    AttemptId, Capacity, CompletedAttempt, ExecutingAttempt, ExecutorDrain, ExecutorName, ExecutorTools,
+    MachineLoad, ReportSeq, SessionId, TaskForm, TaskSpec, TaskState, UnixTime,
 };
 
 /// What an executor sends to a judicator: its results, the tasks that it has, and how many more it can take.
@@ -63,6 +63,8 @@ pub struct ExecutorInfo {
     pub newest_form: TaskForm,
     /// The languages and roots that the executor has. `None` if they are the same as in the last report that had them.
     pub tools: Option<Arc<ExecutorTools>>,
+    /// The load of its machine. `None` from an executor of an older version, or if the kernel does not say.
+    pub load: Option<MachineLoad>,
 }
 
 /// Whether the executor's session goes on after this report to a judicator, or ends with it.
@@ -97,6 +99,8 @@ pub struct ReportInstructions {
     /// reports the results after that. A completed attempt that is neither here nor in `delete` is reported again later.
     pub upload_again: Vec<AttemptId>,
     pub assign: Vec<Assignment>,
+    /// Set while the executor is drained: it gets no new tasks. A judicator of an older version does not say.
+    pub drain: Option<ExecutorDrain>,
 }
 
 /// A task that a judicator hands to an executor in the answer to a report, to run one attempt of it.
@@ -217,6 +221,7 @@ mod tests {
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
                 tools: None,
+                load: None,
             },
             intent: ReportIntent::Stay,
         }

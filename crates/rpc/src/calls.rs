@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputAnswer, OutputEvent,
-    OutputRequest, Page, Report, ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId, TaskQuery,
-    TaskStatus, TaskWait, UnixTime,
+    AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputAnswer,
+    OutputEvent, OutputRequest, Page, Report, ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId,
+    TaskQuery, TaskStatus, TaskWait, UnixTime, UserName,
 };
 
 use crate::{CallError, cut_range};
@@ -135,6 +135,16 @@ pub trait Calls: Send + Sync + 'static {
         answers: OutputAnswerStream,
     ) -> Result<OutputRequestStream, CallError>;
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError>;
+    /// Keeps the executor from getting new tasks until it is resumed, and returns its state. It ends those that it has. A
+    /// second drain replaces the reason and the user.
+    async fn drain(
+        &self,
+        executor: ExecutorName,
+        reason: DrainReason,
+        by: Option<UserName>,
+    ) -> Result<ExecutorState, CallError>;
+    /// Ends the drain of the executor, if it is drained, and returns its state.
+    async fn resume(&self, executor: ExecutorName) -> Result<ExecutorState, CallError>;
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError>;
     /// The language table. Which executors have a language is part of their states.
     async fn languages(&self) -> Result<Vec<Language>, CallError>;

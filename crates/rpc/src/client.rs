@@ -2,6 +2,7 @@
 
 mod answers;
 mod blobs;
+mod call;
 mod channels;
 mod classify;
 mod failover_order;
@@ -17,15 +18,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report, ReportAnswer,
-    SessionId, Stats, Task, TaskId, TaskQuery, TaskWait,
+    AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report,
+    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery, TaskWait, UserName,
 };
 use tokio::sync::watch;
 use tonic::Status;
 
 use self::answers::{known_event, parsed_answer, parsed_task};
-use self::channels::{JudicatorChannels, JudicatorConnections, PendingCall};
+use self::call::{CallFailures, CallTimes};
+use self::channels::{JudicatorChannels, JudicatorConnections};
 use self::classify::{FailoverDecision, FailureCause, busy_if_unimplemented, classify_status};
 use self::replay::ReplayBudget;
 use crate::wire::{
@@ -130,71 +132,6 @@ impl RpcClient {
             });
             channels.on_probed(&address, answer);
         });
-    }
-}
-
-/// The time limits of the RPC client for one call to a judicator.
-struct CallTimes {
-    /// How long the caller asks the judicator to wait.
-    wait: Duration,
-    /// How long until the next judicator is tried.
-    timeout: Duration,
-}
-
-impl CallTimes {
-    /// The times of a call that waits at the judicator.
-    fn with_wait(wait: Option<Duration>) -> CallTimes {
-        let wait = wait.unwrap_or_default();
-        CallTimes {
-            wait,
-            timeout: CALL_TIMEOUT.saturating_add(wait),
-        }
-    }
-}
-
-impl From<Duration> for CallTimes {
-    fn from(timeout: Duration) -> CallTimes {
-        CallTimes {
-            wait: Duration::ZERO,
-            timeout,
-        }
-    }
-}
-
-/// The most useful error of the judicators that failed a call, which the RPC client returns if all of them fail.
-#[derive(Default)]
-struct CallFailures(Option<(FailureCause, CallError)>);
-
-impl CallFailures {
-    /// Returns the error if no other judicator should be asked.
-    fn add(&mut self, pending: PendingCall<'_>, address: &str, status: Status) -> Result<(), CallError> {
-        let decision = classify_status(&status);
-        let error = error_from_status(status);
-        let cause = match decision {
-            FailoverDecision::ReturnError => {
-                pending.on_answered();
-                return Err(error);
-            }
-            FailoverDecision::TryNext(cause) => {
-                pending.on_busy();
-                cause
-            }
-            FailoverDecision::Suspend(cause) => {
-                pending.suspend(cause, &error);
-                cause
-            }
-        };
-        if self.0.as_ref().is_none_or(|(highest, _)| cause > *highest) {
-            self.0 = Some((cause, error.of_judicator(address)));
-        }
-        Ok(())
-    }
-
-    fn into_error(self) -> CallError {
-        match self.0 {
-            Some((_, error)) => error,
-            None => CallError::Unavailable("no judicator is known".into()),
-        }
     }
 }
 
@@ -426,6 +363,39 @@ impl Calls for RpcClient {
             )
             .await?;
         parsed_answer(parse_each("executors", answer.executors))
+    }
+
+    async fn drain(
+        &self,
+        executor: ExecutorName,
+        reason: DrainReason,
+        by: Option<UserName>,
+    ) -> Result<ExecutorState, CallError> {
+        let request = proto::DrainRequest {
+            executor: executor.to_string(),
+            reason: reason.to_string(),
+            by: by.map(|user| user.to_string()),
+        };
+        let state = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                let drained = connections.calls.drain(request).await;
+                drained.map_err(busy_if_unimplemented)
+            })
+            .await?;
+        parsed_answer(state.parse())
+    }
+
+    async fn resume(&self, executor: ExecutorName) -> Result<ExecutorState, CallError> {
+        let request = proto::ResumeRequest {
+            executor: executor.to_string(),
+        };
+        let state = self
+            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
+                let resumed = connections.calls.resume(request).await;
+                resumed.map_err(busy_if_unimplemented)
+            })
+            .await?;
+        parsed_answer(state.parse())
     }
 
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {

@@ -1,6 +1,6 @@
 //! The errors of calls, the same on both sides of the wire.
 
-use model::{BlobHash, GroupKey, InvalidField, TaskForm, TaskId};
+use model::{BlobHash, ExecutorName, GroupKey, InvalidField, TaskForm, TaskId};
 use thiserror::Error;
 
 /// Why a call to a judicator failed, the same in the judicator and in the node that made the call.
@@ -12,6 +12,8 @@ pub enum CallError {
     NoTask(TaskId),
     #[error("user {} has no task in the group {}", .0.user, .0.group)]
     NoGroup(GroupKey),
+    #[error("executor {0} does not exist; `conclave executors` lists those that do")]
+    NoExecutor(ExecutorName),
     #[error("task {0} is not done; cancel it, or wait until it is done")]
     NotDone(TaskId),
     /// Another judicator may know it, in the middle of an upgrade.
@@ -67,6 +69,7 @@ impl CallError {
             CallError::Invalid(_)
             | CallError::NoTask(_)
             | CallError::NoGroup(_)
+            | CallError::NoExecutor(_)
             | CallError::NotDone(_)
             | CallError::NoBlob(_)
             | CallError::DamagedBlob(_)

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::stall_timeout::{STALL_TIMEOUT, fail_if_receiver_stalls, fail_if_sender_stalls};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{
-    GroupRetry, GroupWait, ParseMessage, parse_each, parse_form, parse_hash, parse_id, proto,
+    DrainCall, GroupRetry, GroupWait, ParseMessage, parse_each, parse_form, parse_hash, parse_id, proto,
     status_from_error,
 };
 use crate::{CallError, Calls, ClusterSecret};
@@ -289,6 +289,16 @@ impl Judicator for RpcService {
         let executors = self.calls.executors().await.map_err(status_from_error)?;
         let executors = executors.into_iter().map(Into::into).collect();
         Ok(Response::new(proto::ExecutorsAnswer { executors }))
+    }
+
+    async fn drain(&self, request: Request<proto::DrainRequest>) -> RpcResult<proto::ExecutorState> {
+        let DrainCall { executor, reason, by } = parse(request.into_inner())?;
+        encode(self.calls.drain(executor, reason, by).await)
+    }
+
+    async fn resume(&self, request: Request<proto::ResumeRequest>) -> RpcResult<proto::ExecutorState> {
+        let executor = parse(request.into_inner())?;
+        encode(self.calls.resume(executor).await)
     }
 
     async fn judicators(&self, _: Request<proto::Nothing>) -> RpcResult<proto::JudicatorsAnswer> {

@@ -23,6 +23,7 @@ pub(crate) use error_status::{error_from_status, judicator_error, status_from_er
 pub(crate) use groups::{GroupRetry, GroupWait};
 pub(crate) use ids::{encode_hash, encode_id, parse_hash, parse_id};
 pub(crate) use live_output::first_answer;
+pub(crate) use nodes::DrainCall;
 pub use task::legacy_digest_bytes;
 pub(crate) use task::parse_form;
 

@@ -125,6 +125,7 @@ async fn measure_claims(store: &SqliteStore) -> anyhow::Result<()> {
             capacity: None,
             newest_form: TaskForm::NEWEST,
             tools: None,
+            load: None,
         },
         intent: ReportIntent::Stay,
     };

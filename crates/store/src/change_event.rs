@@ -9,6 +9,8 @@ pub enum ChangeEvent {
     TasksQueued { requires: ToolRequirement, count: usize },
     /// The executor must stop at least one of the attempts that it holds: the task was cancelled or released.
     AttemptRevoked(ExecutorName),
+    /// The executor was drained or resumed, or its drain has another reason.
+    DrainChanged(ExecutorName),
     /// A task has a new status. `executor` is set if a report of that executor caused the change.
     StatusChanged {
         id: TaskId,

@@ -23,6 +23,7 @@ pub mod blobs;
 pub mod cancel;
 pub mod change_events;
 pub mod claim;
+pub mod drain;
 pub mod fake_executor;
 pub mod fencing;
 pub mod finish;
@@ -119,6 +120,17 @@ macro_rules! for_each_contract_case {
                 a_task_beyond_the_capacity_is_left_to_a_larger_executor,
                 the_largest_executor_claims_any_task,
                 a_claim_skips_a_bounded_number_of_tasks,
+                no_task_is_left_to_a_drained_executor,
+            }
+            drain {
+                a_drained_executor_ends_its_tasks_and_claims_none,
+                a_lost_assignment_of_a_drained_executor_is_assigned_again,
+                a_drain_outlives_sessions,
+                draining_again_replaces_the_reason,
+                an_unknown_executor_is_not_drained,
+                a_drained_executor_is_not_removed,
+                drains_are_published,
+                the_load_of_the_last_report_is_listed,
             }
             tools {
                 only_executors_with_the_tools_claim_a_task,

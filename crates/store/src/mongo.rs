@@ -15,6 +15,7 @@ mod connect;
 mod content;
 mod context;
 mod counters;
+mod drain;
 mod earlier_reasons;
 mod executors;
 mod failure;
@@ -47,8 +48,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, QueuePlace,
-    QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
+    AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
+    GroupState, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
 };
 use supervise::{FailureWatch, Supervisor};
 use tokio::sync::broadcast;
@@ -304,6 +305,17 @@ impl TaskStore for MongoStore {
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {
         RetryPolicy::new("list the executors")
             .run(|_| executors::executors(self.context.clone()))
+            .await
+    }
+
+    async fn set_drain(
+        &self,
+        executor: ExecutorName,
+        drain: Option<ExecutorDrain>,
+    ) -> Result<bool, StoreError> {
+        let (executor, drain) = (Arc::new(executor), Arc::new(drain));
+        RetryPolicy::new("drain or resume an executor")
+            .run(|_| drain::set(self.context.clone(), executor.clone(), drain.clone()))
             .await
     }
 

@@ -9,6 +9,7 @@ mod blob_scan;
 mod blobs;
 mod cancel;
 mod connect;
+mod drain;
 mod executors;
 mod failure;
 mod figures;
@@ -34,8 +35,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, Page, QueuePlace,
-    QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
+    AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
+    GroupState, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
 };
 use supervise::FailureWatch;
 use tokio::sync::{Semaphore, broadcast};
@@ -248,6 +249,18 @@ impl TaskStore for SqliteStore {
         let folder = self.folder.clone();
         self.short_reads
             .read(move |connection| executors::executors(connection, &folder))
+            .await
+    }
+
+    async fn set_drain(
+        &self,
+        executor: ExecutorName,
+        drain: Option<ExecutorDrain>,
+    ) -> Result<bool, StoreError> {
+        self.writer
+            .submit(SMALL_OPERATION_BYTES, move |transaction| {
+                drain::set(transaction, &executor, drain.as_ref())
+            })
             .await
     }
 

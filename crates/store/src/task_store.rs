@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
-    AddedTask, AttemptNumber, BlobHash, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
-    GroupState, Page, QueuePlace, QueuedBefore, Report, ReportAnswer, ReportSeq, SessionId, StatusCounts,
-    StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
+    AddedTask, AttemptNumber, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage,
+    GroupQuery, GroupState, Page, QueuePlace, QueuedBefore, Report, ReportAnswer, ReportSeq, SessionId,
+    StatusCounts, StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
 };
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
@@ -172,6 +172,15 @@ pub trait TaskStore: HistoryStore {
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError>;
 
+    /// Drains the executor, or resumes it. A report that is answered after this returned claims no task for a drained
+    /// executor; its answer says so. If the executor is drained already, the reason and the user are replaced, not the time.
+    /// The drain outlives sessions, and a drained executor is not removed. Returns whether the executor exists.
+    async fn set_drain(
+        &self,
+        executor: ExecutorName,
+        drain: Option<ExecutorDrain>,
+    ) -> Result<bool, StoreError>;
+
     /// Includes each executor whose row is unreadable, as a session whose number never changes. `expire` replaces
     /// such a row by a readable one and releases the executor's tasks. Until then the store refuses the executor's
     /// reports.
@@ -189,7 +198,7 @@ pub trait TaskStore: HistoryStore {
     /// that they lead, the time counts once. Returns the resulting age.
     async fn advance_age(&self, from: StoreAge, by: Duration) -> Result<StoreAge, StoreError>;
 
-    /// Removes executors whose last session ended before the store had this age. Returns their number.
+    /// Removes executors that are not drained and whose last session ended before the store had this age. Returns their number.
     async fn remove_ended_executors(&self, ended_before: StoreAge) -> Result<usize, StoreError>;
 
     /// Removes tasks that were done before `done_before`, and blobs that no task uses and no caller has put or asked

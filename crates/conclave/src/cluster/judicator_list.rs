@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use daemons::etcd::EtcdMember;
+use daemons::etcd::{EtcdMember, entries_behind_leader};
 use daemons::mongodb::ReplicaSetMember;
 use error_causes::with_causes;
-use model::{ClusterMemberState, Health, JudicatorState, TaskForm};
+use model::{ClusterMemberState, Health, JudicatorState, MemberLag, TaskForm};
 use registry::etcd::{EtcdAccess, RegisteredJudicator};
 
 /// Reads the three sources at once. Fails only if etcd does not answer for the registrations.
@@ -51,12 +51,17 @@ fn join(
         node.newer_form = judicator.newer_form.map(TaskForm);
         node.since = Some(judicator.since.into());
     }
-    for member in etcd {
+    let lags: Vec<_> = etcd
+        .iter()
+        .map(|member| entries_behind_leader(member, &etcd))
+        .collect();
+    for (member, lag) in etcd.into_iter().zip(lags) {
         let state = ClusterMemberState {
             address: member.client,
             state: member.state.as_str().to_string(),
             version: member.version,
             uptime: member.uptime,
+            lag: lag.map(MemberLag::Entries),
         };
         entry(&mut nodes, &member.name).etcd = Some(state);
     }
@@ -70,6 +75,7 @@ fn join(
             },
             version: member.version.unwrap_or_default(),
             uptime: member.uptime,
+            lag: member.lag.map(MemberLag::Time),
         };
         entry(&mut nodes, &member.name).mongodb = Some(state);
     }

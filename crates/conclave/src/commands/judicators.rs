@@ -31,12 +31,14 @@ pub(crate) async fn run(args: JudicatorsArgs) -> Result<ExitCode> {
                 "STORE",
                 "ETCD",
                 "ETCD UP",
+                "ETCD LAG",
                 "MONGODB",
                 "MONGODB UP",
+                "MONGODB LAG",
                 "VERSION",
                 "SINCE",
             ])
-            .right_align([6, 8]);
+            .right_align([6, 7, 9, 10]);
             let outdated: Vec<_> = judicators.iter().filter_map(outdated_message).collect();
             for judicator in judicators {
                 let leads = match judicator.leader {
@@ -53,8 +55,10 @@ pub(crate) async fn run(args: JudicatorsArgs) -> Result<ExitCode> {
                     judicator.store,
                     member(judicator.etcd.as_ref()),
                     uptime(judicator.etcd.as_ref()),
+                    lag(judicator.etcd.as_ref()),
                     member(judicator.mongodb.as_ref()),
                     uptime(judicator.mongodb.as_ref()),
+                    lag(judicator.mongodb.as_ref()),
                     judicator.version,
                     judicator.since.map_or("-".to_string(), format_time),
                 ]);
@@ -94,4 +98,17 @@ fn uptime(member: Option<&ClusterMemberState>) -> String {
     seconds.map_or("-".to_string(), |seconds| {
         in_two_units(Duration::from_secs(seconds))
     })
+}
+
+/// How far the member is behind the leader or primary.
+fn lag(member: Option<&ClusterMemberState>) -> String {
+    let Some(member) = member else {
+        return "-".to_string();
+    };
+    match (member.lag_seconds, member.lag_entries) {
+        (Some(seconds), _) => format!("{seconds:.0} s"),
+        (None, Some(1)) => "1 entry".to_string(),
+        (None, Some(entries)) => format!("{entries} entries"),
+        (None, None) => "-".to_string(),
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use api::ByteSize;
-use model::ExecutorName;
+use model::{ExecutorName, UserName};
 use sandbox::{NamedNetwork, WaivableLimit};
 
 use super::layers::ConfigLayers;
@@ -277,6 +277,8 @@ keys! {
         metrics: MetricsSetting = "auto",
         /// How long a sign-in with a browser is valid, if there are tokens.
         sign_in_time: Duration = "12h",
+        /// Users, separated by commas, whose tokens may drain and resume executors, and see and change the tasks of all users. Without tokens everyone may.
+        operators: Option<Vec<UserName>> = "none",
     }
     limits_default: LimitsDefaultSection = "limits.default" {
         /// Wall-clock time limit of a step that requests none.

@@ -128,6 +128,7 @@ pub(super) fn gateway(config: &Config, secrets: &NodeSecrets) -> gateway::Gatewa
         metrics: metrics_access(section.metrics, secrets),
         tokens: secrets.tokens.clone(),
         sign_in_time: section.sign_in_time,
+        operators: section.operators.iter().flatten().cloned().collect(),
         version: VERSION.to_string(),
     }
 }

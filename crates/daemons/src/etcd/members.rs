@@ -26,6 +26,8 @@ pub struct EtcdMember {
     pub version: String,
     /// `None` if the member does not report it.
     pub uptime: Option<Duration>,
+    /// The last entry of the cluster's log that the member has applied; `None` if it does not answer.
+    pub applied_index: Option<u64>,
 }
 
 /// What a member of the etcd cluster is doing.
@@ -87,6 +89,13 @@ pub async fn list_members_after_election(access: &EtcdAccess) -> Result<Vec<Etcd
     retry_during_election(|_| false, async || list_members(access).await).await
 }
 
+/// How many entries of the log the member lacks that the leader has applied. The members were asked one after the other, so a
+/// few are no lag.
+pub fn entries_behind_leader(member: &EtcdMember, members: &[EtcdMember]) -> Option<u64> {
+    let leader = members.iter().find(|one| one.state == EtcdMemberState::Leader)?;
+    Some(leader.applied_index?.saturating_sub(member.applied_index?))
+}
+
 /// The client addresses of all full members that answer.
 pub(crate) fn serving_addresses(members: &[EtcdMember]) -> Vec<String> {
     members
@@ -116,6 +125,7 @@ async fn query_member(access: &EtcdAccess, listed: &ListedMember) -> EtcdMember 
         state: EtcdMemberState::Unstarted,
         version: String::new(),
         uptime: None,
+        applied_index: None,
     };
     let Some(client) = &listed.client else {
         return member;
@@ -134,6 +144,7 @@ async fn query_member(access: &EtcdAccess, listed: &ListedMember) -> EtcdMember 
         true => EtcdMemberState::Leader,
         false => EtcdMemberState::Follower,
     };
+    member.applied_index = Some(status.applied_index);
     member.version = status.version;
     member.uptime = query_uptime(access, client).await;
     member

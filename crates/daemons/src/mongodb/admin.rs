@@ -321,6 +321,8 @@ pub(crate) struct SetMemberStatus {
     pub(crate) address: String,
     pub(crate) state: String,
     pub(crate) uptime: Duration,
+    /// The time of the last write that the member has, in seconds of the primary's clock.
+    pub(crate) last_write: Option<u32>,
 }
 
 impl SetMemberStatus {
@@ -341,6 +343,7 @@ impl SetMemberStatus {
             address: member.get_str("name").ok()?.to_string(),
             state,
             uptime: Duration::from_secs(uptime.unwrap_or_default()),
+            last_write: last_write_of(member),
         })
     }
 }
@@ -348,6 +351,13 @@ impl SetMemberStatus {
 /// The election term of an optime. Old members may report none.
 fn term_of(document: &Document, optime: &str) -> Option<i64> {
     document.get_document(optime).ok()?.get_i64("t").ok()
+}
+
+fn last_write_of(member: &Document) -> Option<u32> {
+    let optime = member.get_document("optime").ok()?;
+    let timestamp = optime.get_timestamp("ts").ok()?;
+    // A member that is not reachable reports the beginning of time.
+    Some(timestamp.time).filter(|seconds| *seconds > 0)
 }
 
 fn credential(login: LoginAs<'_>) -> Option<Credential> {
@@ -372,6 +382,19 @@ fn credential(login: LoginAs<'_>) -> Option<Credential> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_write_of_a_member_is_read_from_its_optime() {
+        let check = |time: u32, expected: Option<u32>| {
+            let timestamp = mongodb::bson::Timestamp { time, increment: 3 };
+            let optime = doc! { "ts": timestamp, "t": 1_i64 };
+            let member = doc! { "name": "a:1", "stateStr": "SECONDARY", "optime": optime };
+            let status = SetMemberStatus::parse(&member, None).unwrap();
+            assert_eq!(status.last_write, expected);
+        };
+        check(1_700_000_000, Some(1_700_000_000));
+        check(0, None);
+    }
 
     #[test]
     fn a_secondary_without_anything_of_the_committed_term_is_catching_up() {

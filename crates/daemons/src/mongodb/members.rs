@@ -32,6 +32,8 @@ pub struct ReplicaSetMember {
     /// `None` if it did not answer.
     pub version: Option<String>,
     pub uptime: Option<Duration>,
+    /// The time between the member's last write and the primary's last one; `None` if unknown.
+    pub lag: Option<Duration>,
 }
 
 /// Sorted by name.
@@ -74,6 +76,7 @@ pub async fn replica_set_members(
                 votes: 0,
                 version: reply.version.clone(),
                 uptime: None,
+                lag: None,
             },
         );
     }
@@ -87,17 +90,26 @@ pub async fn replica_set_members(
                 votes: 0,
                 version: None,
                 uptime: None,
+                lag: None,
             });
         member.votes = entry.votes;
         let mut status = view.iter().flat_map(|view| &view.status);
         if let Some(status) = status.find(|status| status.address == entry.address) {
             member.state = status.state.clone();
             member.uptime = Some(status.uptime).filter(|uptime| !uptime.is_zero());
+            member.lag = view.and_then(|view| lag_behind_primary(status, &view.status));
         }
     }
     let mut members: Vec<ReplicaSetMember> = members.into_values().collect();
     members.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(members)
+}
+
+/// Both times are of the same primary's clock. They are in whole seconds, and a set without load writes every 10 seconds.
+fn lag_behind_primary(member: &SetMemberStatus, all: &[SetMemberStatus]) -> Option<Duration> {
+    let primary = all.iter().find(|member| member.state == "primary")?;
+    let behind = primary.last_write?.saturating_sub(member.last_write?);
+    Some(Duration::from_secs(behind.into()))
 }
 
 /// What one mongod answered when the members of the replica set were listed.
@@ -132,5 +144,36 @@ async fn query_mongod(address: &str, secret: Option<&str>) -> MongodReply {
     MongodReply {
         version: Some(version),
         view,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lag_is_the_time_between_the_last_writes() {
+        let member = |state: &str, last_write| SetMemberStatus {
+            address: format!("{state}:1"),
+            state: state.to_string(),
+            uptime: Duration::from_secs(1),
+            last_write,
+        };
+        let check = |of: &str, members: &[SetMemberStatus], expected: Option<u64>| {
+            let found = members.iter().find(|member| member.state == of).unwrap();
+            let lag = lag_behind_primary(found, members);
+            assert_eq!(lag, expected.map(Duration::from_secs), "{members:?}");
+        };
+        let late = [member("primary", Some(107)), member("secondary", Some(100))];
+        check("secondary", &late, Some(7));
+        check("primary", &late, Some(0));
+        let ahead = [member("primary", Some(100)), member("secondary", Some(101))];
+        check("secondary", &ahead, Some(0));
+        check("secondary", &[member("secondary", Some(100))], None);
+        check(
+            "unreachable",
+            &[member("primary", Some(1)), member("unreachable", None)],
+            None,
+        );
     }
 }

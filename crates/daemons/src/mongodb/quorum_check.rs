@@ -76,6 +76,7 @@ mod tests {
                     votes: i64::from(rest.starts_with('+')),
                     version: (!rest.ends_with(['D', '?'])).then(|| "6.0".into()),
                     uptime: None,
+                    lag: None,
                 }
             })
             .collect()

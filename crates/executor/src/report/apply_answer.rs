@@ -26,10 +26,13 @@ impl ReportLoop {
         }
         self.forget_or_upload_again(&answer, sent);
         self.schedule.on_answered(self.results_left_over);
+        if intent == ReportIntent::Stay {
+            self.on_drain(answer.drain);
+        }
         let mut bytes = 0;
         // The judicator repeats assignments of an answer that was lost, even while this executor stops. An assignment that
         // is not taken is missing in the next report, and the judicator releases it.
-        let takes = self.stopping.is_none() && !self.slot_pool.reserve.is_low();
+        let takes = self.stopping.is_none() && !self.slot_pool.reserve.is_low() && self.drain.is_none();
         let assigned = if takes { answer.assign } else { Vec::new() };
         for assignment in assigned {
             let attempt_id = assignment.attempt_id;

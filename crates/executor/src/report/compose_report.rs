@@ -69,6 +69,7 @@ impl ReportLoop {
             capacity: Some(self.options.capacity),
             newest_form: TaskForm::NEWEST,
             tools: self.tools.for_next_report(self.session.id, now),
+            load: self.load.load(now),
         };
         let header = self
             .session

@@ -1,3 +1,4 @@
+mod drain;
 mod fake_judicator;
 mod loop_harness;
 mod lost_and_repeated_answers;

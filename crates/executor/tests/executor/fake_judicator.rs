@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    AddTask, AddedTask, Assignment, AttemptId, BlobHash, ExecutorName, ExecutorState, FollowRequest,
-    GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language,
-    OutputRequest, Page, Report, ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskId,
-    TaskQuery, TaskWait,
+    AddTask, AddedTask, Assignment, AttemptId, BlobHash, DrainReason, ExecutorName, ExecutorState,
+    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState,
+    Language, OutputRequest, Page, Report, ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats,
+    Task, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
@@ -199,6 +199,17 @@ impl Calls for FakeTestJudicator {
         unreachable!()
     }
 
+    async fn drain(
+        &self,
+        _: ExecutorName,
+        _: DrainReason,
+        _: Option<UserName>,
+    ) -> Result<ExecutorState, CallError> {
+        unreachable!()
+    }
+    async fn resume(&self, _: ExecutorName) -> Result<ExecutorState, CallError> {
+        unreachable!()
+    }
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {
         unreachable!()
     }

@@ -32,7 +32,8 @@ impl Judicator {
                 if let Some(tools) = tools {
                     self.hints.on_tools_reported(&executor, session, tools);
                 }
-                self.hints.on_assigned(&executor, answer.assign.len());
+                self.hints
+                    .on_answered(&executor, answer.assign.len(), answer.drain.as_ref());
                 let assigned = answer.assign.iter().map(|assignment| assignment.attempt_id);
                 self.watchers.on_assigned(assigned);
                 log_assignments(&executor, answer);

@@ -187,6 +187,7 @@ fn is_about_one_task(error: &CallError) -> bool {
         | CallError::Conflict(_)
         | CallError::Invalid(_) => true,
         CallError::NoGroup(_)
+        | CallError::NoExecutor(_)
         | CallError::WrongHash { .. }
         | CallError::TooLarge { .. }
         | CallError::Busy(_)

@@ -11,9 +11,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use judicator::{Judicator, JudicatorOptions};
 use model::{
-    AddedTask, AttemptNumber, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState,
-    HistoryMinute, LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand, StoreAge, Task,
-    TaskForm, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
+    AddedTask, AttemptNumber, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage,
+    GroupQuery, GroupState, HistoryMinute, LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand,
+    StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime,
+    UserName,
 };
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, EndsWithoutResult, HandledReport, HistoryStore,
@@ -195,6 +196,9 @@ impl TaskStore for FaultyStore {
         unused()
     }
     async fn expire(&self, _: ObservedSession) -> Result<Option<usize>, StoreError> {
+        unused()
+    }
+    async fn set_drain(&self, _: ExecutorName, _: Option<ExecutorDrain>) -> Result<bool, StoreError> {
         unused()
     }
     async fn remove_ended_executors(&self, _: StoreAge) -> Result<usize, StoreError> {

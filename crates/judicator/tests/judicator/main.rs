@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod add;
+mod drain;
 mod fake_output;
 mod groups;
 mod harness;

@@ -140,6 +140,7 @@ impl ScriptedExecutor {
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
                 tools: self.tools.take(),
+                load: None,
             },
             intent: ReportIntent::Stay,
         };

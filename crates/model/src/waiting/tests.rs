@@ -56,6 +56,8 @@ fn executor(slots: u32, tasks: u32, gibibytes: u64) -> ExecutorState {
             open_files: 1024,
         }),
         tools: Arc::new(ExecutorTools::new(vec![c], vec![])),
+        drain: None,
+        load: None,
         since: UnixTime(0),
         report_time: UnixTime(0),
     }

@@ -5,7 +5,7 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::ParseMessage;
-use super::ids::{encode_hash, encode_id, parse_hash, parse_id};
+use super::ids::{encode_hash, encode_id, parse_executor, parse_hash, parse_id};
 use super::proto::{self, problem::Kind};
 use crate::CallError;
 
@@ -30,6 +30,7 @@ pub(crate) fn status_from_error(error: CallError) -> Status {
         CallError::NoBlob(hash) => (Code::NotFound, Kind::NoBlob(encode_hash(hash))),
         CallError::DamagedBlob(hash) => (Code::DataLoss, Kind::DamagedBlob(encode_hash(hash))),
         CallError::NoGroup(key) => (Code::NotFound, Kind::NoGroup(key.into())),
+        CallError::NoExecutor(name) => (Code::NotFound, Kind::NoExecutor(name.to_string())),
         CallError::NotDone(id) => (Code::FailedPrecondition, Kind::NotDone(encode_id(id.0))),
         CallError::NewerForm(form) => (Code::Unimplemented, Kind::NewerForm(form.0)),
         CallError::Unreadable(what) => (Code::DataLoss, Kind::Unreadable(what)),
@@ -82,6 +83,7 @@ fn parse_kind(kind: Kind) -> Result<CallError, InvalidField> {
         Kind::NoBlob(hash) => CallError::NoBlob(parse_hash("hash", &hash)?),
         Kind::DamagedBlob(hash) => CallError::DamagedBlob(parse_hash("hash", &hash)?),
         Kind::NoGroup(key) => CallError::NoGroup(key.parse()?),
+        Kind::NoExecutor(name) => CallError::NoExecutor(parse_executor(name)?),
         Kind::NotDone(id) => CallError::NotDone(parse_id("id", &id)?),
         Kind::NewerForm(form) => CallError::NewerForm(TaskForm(form)),
         Kind::Unreadable(what) => CallError::Unreadable(what),

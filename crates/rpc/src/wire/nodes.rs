@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
-    Capacity, ClusterMemberState, ExecutorState, Health, InvalidField, JudicatorState, Stats, TaskForm,
-    TaskStatus, UnixTime,
+    Capacity, ClusterMemberState, DrainReason, ExecutorDrain, ExecutorName, ExecutorState, Health,
+    InvalidField, JudicatorState, MachineLoad, MemberLag, Stats, TaskForm, TaskStatus, UnixTime, UserName,
 };
 
 use super::ids::{encode_id, parse_executor, parse_id};
-use super::{ParseMessage, micros, parse_known_text, parse_optional, proto};
+use super::{ParseMessage, micros, parse_known_text, parse_optional, parse_text, proto};
 use crate::Readiness;
 
 impl From<ExecutorState> for proto::ExecutorState {
@@ -24,6 +24,8 @@ impl From<ExecutorState> for proto::ExecutorState {
             report_time: state.report_time.0,
             capacity: state.capacity.map(Into::into),
             tools: Some((&*state.tools).into()),
+            drain: state.drain.map(Into::into),
+            load: state.load.map(Into::into),
         }
     }
 }
@@ -42,6 +44,8 @@ impl ParseMessage<ExecutorState> for proto::ExecutorState {
             report_time: UnixTime(self.report_time),
             capacity: self.capacity.map(Into::into),
             tools: Arc::new(parse_optional("tools", self.tools)?.unwrap_or_default()),
+            drain: parse_optional("drain", self.drain)?,
+            load: self.load.map(Into::into),
         })
     }
 }
@@ -67,6 +71,78 @@ impl From<proto::Capacity> for Capacity {
             memory: wire.memory,
             processes: wire.processes,
             open_files: wire.open_files,
+        }
+    }
+}
+
+impl From<ExecutorDrain> for proto::ExecutorDrain {
+    fn from(drain: ExecutorDrain) -> Self {
+        proto::ExecutorDrain {
+            reason: drain.reason.to_string(),
+            by: drain.by.map(|user| user.to_string()),
+            since: drain.since.0,
+        }
+    }
+}
+
+impl ParseMessage<ExecutorDrain> for proto::ExecutorDrain {
+    fn parse(self) -> Result<ExecutorDrain, InvalidField> {
+        Ok(ExecutorDrain {
+            reason: DrainReason::recorded(&self.reason),
+            by: self.by.and_then(|name| UserName::new(name).ok()),
+            since: UnixTime(self.since),
+        })
+    }
+}
+
+/// A request to drain an executor, as the RPC server parses it.
+pub(crate) struct DrainCall {
+    pub(crate) executor: ExecutorName,
+    pub(crate) reason: DrainReason,
+    pub(crate) by: Option<UserName>,
+}
+
+impl ParseMessage<DrainCall> for proto::DrainRequest {
+    fn parse(self) -> Result<DrainCall, InvalidField> {
+        let user = |name| UserName::new(name).map_err(|wrong| InvalidField::new("by", wrong.to_string()));
+        Ok(DrainCall {
+            executor: parse_executor(self.executor)?,
+            reason: parse_text("reason", &self.reason)?,
+            by: self.by.map(user).transpose()?,
+        })
+    }
+}
+
+impl ParseMessage<ExecutorName> for proto::ResumeRequest {
+    fn parse(self) -> Result<ExecutorName, InvalidField> {
+        parse_executor(self.executor)
+    }
+}
+
+impl From<MachineLoad> for proto::MachineLoad {
+    fn from(load: MachineLoad) -> Self {
+        let MachineLoad {
+            load_hundredths,
+            cores,
+            memory_available,
+            memory_total,
+        } = load;
+        proto::MachineLoad {
+            load_hundredths,
+            cores,
+            memory_available,
+            memory_total,
+        }
+    }
+}
+
+impl From<proto::MachineLoad> for MachineLoad {
+    fn from(wire: proto::MachineLoad) -> Self {
+        MachineLoad {
+            load_hundredths: wire.load_hundredths,
+            cores: wire.cores,
+            memory_available: wire.memory_available,
+            memory_total: wire.memory_total,
         }
     }
 }
@@ -112,6 +188,7 @@ impl From<ClusterMemberState> for proto::PartState {
             state: part.state,
             version: part.version,
             uptime: part.uptime.map(micros),
+            lag: part.lag.map(Into::into),
         }
     }
 }
@@ -123,6 +200,25 @@ impl From<proto::PartState> for ClusterMemberState {
             state: part.state,
             version: part.version,
             uptime: part.uptime.map(Duration::from_micros),
+            lag: part.lag.map(Into::into),
+        }
+    }
+}
+
+impl From<MemberLag> for proto::part_state::Lag {
+    fn from(lag: MemberLag) -> Self {
+        match lag {
+            MemberLag::Time(time) => proto::part_state::Lag::LagTime(micros(time)),
+            MemberLag::Entries(entries) => proto::part_state::Lag::LagEntries(entries),
+        }
+    }
+}
+
+impl From<proto::part_state::Lag> for MemberLag {
+    fn from(lag: proto::part_state::Lag) -> Self {
+        match lag {
+            proto::part_state::Lag::LagTime(time) => MemberLag::Time(Duration::from_micros(time)),
+            proto::part_state::Lag::LagEntries(entries) => MemberLag::Entries(entries),
         }
     }
 }

@@ -31,6 +31,7 @@ impl From<Report> for proto::ReportRequest {
             capacity: report.executor_info.capacity.map(Into::into),
             newest_form: report.executor_info.newest_form.0,
             tools: report.executor_info.tools.as_deref().map(Into::into),
+            load: report.executor_info.load.map(Into::into),
         }
     }
 }
@@ -77,6 +78,7 @@ impl ParseMessage<Report> for proto::ReportRequest {
                 capacity: self.capacity.map(Into::into),
                 newest_form: parse_form(self.newest_form),
                 tools: parse_optional("tools", self.tools)?.map(Arc::new),
+                load: self.load.map(Into::into),
             },
             intent: if self.leaving {
                 ReportIntent::Leave
@@ -170,6 +172,7 @@ impl From<ReportAnswer> for proto::ReportAnswer {
                 delete: answer.delete.into_iter().map(Into::into).collect(),
                 upload_again: answer.upload_again.into_iter().map(Into::into).collect(),
                 assign: answer.assign.into_iter().map(Into::into).collect(),
+                drain: answer.drain.map(Into::into),
             }),
             ReportAnswer::Stale => Wire::Stale(proto::Nothing {}),
             ReportAnswer::Ended => Wire::Ended(proto::Nothing {}),
@@ -189,6 +192,7 @@ impl ParseMessage<ReportAnswer> for proto::ReportAnswer {
                 delete: parse_each("delete", handled.delete)?,
                 upload_again: parse_each("upload_again", handled.upload_again)?,
                 assign: parse_each("assign", handled.assign)?,
+                drain: parse_optional("drain", handled.drain)?,
             }),
             Some(Wire::Stale(_)) => ReportAnswer::Stale,
             Some(Wire::Ended(_)) => ReportAnswer::Ended,

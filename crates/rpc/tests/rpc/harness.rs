@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use model::{
-    AddTask, AddedTask, BlobHash, ExecutorName, ExecutorState, FollowRequest, GroupKey, GroupPage,
-    GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page, Report,
-    ReportAnswer, SessionId, Stats, StatusCounts, Task, TaskId, TaskQuery, TaskWait,
+    AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page,
+    Report, ReportAnswer, SessionId, Stats, StatusCounts, Task, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
@@ -168,6 +168,17 @@ impl Calls for FaultyJudicator {
         unused()
     }
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
+        unused()
+    }
+    async fn drain(
+        &self,
+        _: ExecutorName,
+        _: DrainReason,
+        _: Option<UserName>,
+    ) -> Result<ExecutorState, CallError> {
+        unused()
+    }
+    async fn resume(&self, _: ExecutorName) -> Result<ExecutorState, CallError> {
         unused()
     }
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError> {

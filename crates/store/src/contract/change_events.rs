@@ -47,6 +47,7 @@ async fn receive_events(
                 }
             }
             ChangeEvent::GroupChanged(key) => received.groups_changed.push(key.group.to_string()),
+            ChangeEvent::DrainChanged(name) => panic!("{name} was not drained"),
             ChangeEvent::EventsLost => panic!("nothing happened that could lose events"),
         }
     }

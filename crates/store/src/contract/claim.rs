@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use std::time::{Duration, Instant};
 
-use model::{AttemptId, AttemptNumber, Capacity, TaskId, TaskStatus};
+use model::{AttemptId, AttemptNumber, Capacity, DrainReason, ExecutorDrain, TaskId, TaskStatus, UnixTime};
 
 use super::fake_executor::{CAPACITY, FakeExecutor};
 use super::fixtures::{add_task, add_task_with, get_task, new_task, task_spec};
@@ -183,6 +183,29 @@ pub async fn the_largest_executor_claims_any_task(store: Arc<dyn TaskStore>) {
     older.capacity = None;
     let huge = add_task_needing(&*store, 99, 1).await;
     assert_eq!(claim(&mut older, 1).await, [huge]);
+}
+
+/// The drained executor would not take it.
+pub async fn no_task_is_left_to_a_drained_executor(store: Arc<dyn TaskStore>) {
+    let (mut small, mut large) = (
+        executor_with_memory(&store, "small", 4),
+        executor_with_memory(&store, "large", 16),
+    );
+    large.claim(0).await;
+    let huge = add_task_needing(&*store, 8, 1).await;
+    assert_eq!(claim(&mut small, 1).await, []);
+    let drain = ExecutorDrain {
+        reason: DrainReason::new("new disk").unwrap(),
+        by: None,
+        since: UnixTime(1),
+    };
+    store.set_drain(large.name.clone(), Some(drain)).await.unwrap();
+    // A store may notice that with a delay.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while claim(&mut small, 1).await != [huge] {
+        assert!(Instant::now() < deadline, "no executor claims the task");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 pub async fn a_claim_skips_a_bounded_number_of_tasks(store: Arc<dyn TaskStore>) {

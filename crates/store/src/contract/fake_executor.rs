@@ -66,6 +66,7 @@ impl FakeExecutor {
                 capacity: self.capacity,
                 newest_form: self.newest_form,
                 tools: self.tools.take(),
+                load: None,
             },
             intent: ReportIntent::Stay,
         }

@@ -116,6 +116,8 @@ pub async fn executors_are_listed_with_their_task_counts(store: Arc<dyn TaskStor
         version: "1".into(),
         capacity: Some(CAPACITY),
         tools: Default::default(),
+        drain: None,
+        load: None,
         since: state.since,
         report_time: state.report_time,
     };

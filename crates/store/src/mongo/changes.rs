@@ -1,4 +1,4 @@
-//! Change events of all judicators: read from a MongoDB change stream over the tasks and groups, and sent to the
+//! Change events of all judicators: read from a MongoDB change stream over the tasks, groups and executors, and sent to the
 //! subscribers in this process.
 
 mod event;

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use super::age;
 use super::bson_values::{ToBson, executor_name, session_id, to_u32};
 use super::context::{EXECUTORS, StoreContext, now};
+use super::drain::DrainDocument;
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
-use super::session::{self, CapacityDocument, ExecutorDocument, ExecutorLookup, SessionFate};
+use super::session::{self, CapacityDocument, ExecutorDocument, ExecutorLookup, LoadDocument, SessionFate};
 use super::totals::stored_counters;
 use super::transaction::Transaction;
 use super::transition_batch::TransitionBatch;
@@ -61,6 +62,8 @@ pub(super) async fn executors(context: Arc<StoreContext>) -> Result<Vec<Executor
             since: UnixTime(document.since),
             report_time: UnixTime(document.report_time),
             capacity: document.capacity.map(CapacityDocument::to_capacity).transpose()?,
+            drain: document.drain.as_ref().map(DrainDocument::to_drain),
+            load: document.load.and_then(LoadDocument::to_load),
         })
     };
     Ok(collect_readable(&context, documents, state))
@@ -167,7 +170,7 @@ pub(super) async fn remove_ended(
     stamp_missing_ages(&context).await?;
     let ended = find_readable(
         &context,
-        doc! { "live": false, "end_age": { "$lt": gone_before.to_bson() } },
+        doc! { "live": false, "drain": null, "end_age": { "$lt": gone_before.to_bson() } },
         ExecutorFields::WithoutTools,
     )
     .await?;

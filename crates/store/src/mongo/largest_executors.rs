@@ -1,4 +1,4 @@
-//! The largest live executors: tasks that need more than an executor has are left to a larger one.
+//! The largest live executors that are not drained: tasks that need more than an executor has are left to a larger one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,7 +68,7 @@ pub(super) async fn read(context: &StoreContext) -> Result<Arc<LargestExecutors>
 async fn find(context: &StoreContext) -> Result<LargestExecutors, MongoFailure> {
     let live: Vec<Document> = context
         .collection::<Document>(EXECUTORS)
-        .find(doc! { "live": true })
+        .find(doc! { "live": true, "drain": null })
         .projection(doc! { "capacity.memory": 1, "session": 1, "tools": 1 })
         .read_concern(ReadConcern::local())
         .max_time(COMMAND_TIMEOUT)

@@ -30,6 +30,7 @@ use super::age;
 use super::blobs::{self, BlobLookup};
 use super::content::PreparedContent;
 use super::context::{EXECUTORS, StoreContext, now};
+use super::drain::DrainDocument;
 use super::failure::MongoFailure;
 use super::group_counters::GroupStripe;
 use super::retry::{COMMAND_TIMEOUT, RetryCount};
@@ -128,6 +129,13 @@ pub(super) async fn report(
     // between the two reads.
     let found = session::read(&context, &report.executor).await?.into_readable()?;
     let (executor, stored_session) = found.unzip();
+    let drain = executor.as_ref().and_then(|executor| executor.drain.as_ref());
+    let drain = drain.map(DrainDocument::to_drain);
+    // A drained executor gets no new tasks.
+    let wanted = match drain {
+        Some(_) => 0,
+        None => queue::task_limit(report),
+    };
     let tools = session::claiming_tools(&context, executor.as_ref(), report);
     // Only these reports can end a task or a session, and need the store's age as a stamp.
     let needs_age = !prepared.completed.is_empty() || report.intent == ReportIntent::Leave;
@@ -145,7 +153,7 @@ pub(super) async fn report(
     };
     let (held, head, age, blobs) = try_join!(
         session::held_tasks(&context, &report.executor, &completed),
-        queue::reserve(&context, report, tools, retries),
+        queue::reserve(&context, report, wanted, tools, retries),
         age,
         blobs
     )?;
@@ -168,7 +176,7 @@ pub(super) async fn report(
     steps.apply(&prepared, &blobs, &mut batch);
     let mut fate = SessionFate::Live;
     match report.intent {
-        ReportIntent::Stay => claim::claim(report, &head, &mut steps, &mut batch)?,
+        ReportIntent::Stay => claim::claim(report, wanted, &head, &mut steps, &mut batch)?,
         ReportIntent::Leave => {
             if steps.leave(report, &mut batch) {
                 fate = SessionFate::Ended(age);
@@ -206,6 +214,7 @@ pub(super) async fn report(
             delete: steps.delete,
             upload_again: steps.upload_again,
             assign: vec![],
+            drain,
         }),
         finished: steps.finished,
         assigned: steps.assigned,

@@ -6,15 +6,19 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use model::{
-    Capacity, ExecutorName, Report, ReportSeq, SessionId, StoreAge, StoredSession, TaskId, UnixTime,
+    Capacity, ExecutorName, MachineLoad, Report, ReportSeq, SessionId, StoreAge, StoredSession, TaskId,
+    UnixTime,
 };
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_slice, doc};
+use mongodb::bson::{
+    Bson, Document, RawDocument, RawDocumentBuf, Uuid, deserialize_from_bson, deserialize_from_slice, doc,
+};
 use mongodb::options::ReadConcern;
 use serde::{Deserialize, Serialize};
 
 use super::bson_values::{ToBson, binary, session_id, to_u32, to_u64};
 use super::context::{EXECUTORS, StoreContext, now};
 use super::counters::CounterDeltas;
+use super::drain::{DRAIN_FIELD, DrainDocument};
 use super::failure::MongoFailure;
 use super::report::PreparedReport;
 use super::retry::COMMAND_TIMEOUT;
@@ -41,6 +45,12 @@ pub(super) struct ExecutorDocument {
     /// Absent for executors of versions that do not report it.
     #[serde(default)]
     pub(super) capacity: Option<CapacityDocument>,
+    /// Absent or null unless the executor is drained.
+    #[serde(default)]
+    pub(super) drain: Option<DrainDocument>,
+    /// Absent for executors that do not report it.
+    #[serde(default)]
+    pub(super) load: Option<LoadDocument>,
     /// The tools that the executor has reported, as [`tools_field`] writes them. Any value can be parsed, because an
     /// executor whose tools are unreadable can still run other tasks.
     #[serde(default)]
@@ -64,6 +74,27 @@ impl CapacityDocument {
             memory: to_u64("memory of a slot", self.memory)?,
             processes: to_u32("number of processes", self.processes)?,
             open_files: to_u64("number of open files", self.open_files)?,
+        })
+    }
+}
+
+/// The field `load` of a MongoDB executor document: the load of the executor's machine.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct LoadDocument {
+    load_hundredths: i64,
+    cores: i64,
+    memory_available: i64,
+    memory_total: i64,
+}
+
+impl LoadDocument {
+    /// The load is for people only, so one that is unreadable counts as none.
+    pub(super) fn to_load(self) -> Option<MachineLoad> {
+        Some(MachineLoad {
+            load_hundredths: u32::try_from(self.load_hundredths).ok()?,
+            cores: u32::try_from(self.cores).ok()?,
+            memory_available: u64::try_from(self.memory_available).ok()?,
+            memory_total: u64::try_from(self.memory_total).ok()?,
         })
     }
 }
@@ -285,6 +316,7 @@ pub(super) fn replacement_update(
             .and_then(|value| Bson::try_from(value).ok())
             .unwrap_or(Bson::Null)
     };
+    let is_readable_drain = |drain: &Bson| deserialize_from_bson::<DrainDocument>(drain.clone()).is_ok();
     let mut condition = doc! { "_id": observed.executor.to_bson() };
     for name in ["revision", "session", "seq", "live", "host"] {
         condition.insert(name, stored_value(name));
@@ -300,6 +332,7 @@ pub(super) fn replacement_update(
         "version": "",
         "since": now.clone(),
         "report_time": now,
+        DRAIN_FIELD: Some(stored_value(DRAIN_FIELD)).filter(is_readable_drain),
     };
     replacement.extend(fate.fields());
     doc! { "q": condition, "u": replacement }
@@ -324,6 +357,12 @@ fn reported_fields(
             "memory": saturating_i64(capacity.memory),
             "processes": i64::from(capacity.processes),
             "open_files": saturating_i64(capacity.open_files),
+        }),
+        "load": executor_info.load.map(|load| doc! {
+            "load_hundredths": i64::from(load.load_hundredths),
+            "cores": i64::from(load.cores),
+            "memory_available": saturating_i64(load.memory_available),
+            "memory_total": saturating_i64(load.memory_total),
         }),
     };
     if let Some(tools) = &prepared.tools {

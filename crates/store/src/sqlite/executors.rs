@@ -1,8 +1,11 @@
 //! Lists executors and sessions, expires sessions, and removes executors that are long gone.
 
-use model::{Capacity, ExecutorName, ExecutorState, Health, SessionId, StoreAge, StoredSession, UnixTime};
+use model::{
+    Capacity, ExecutorName, ExecutorState, Health, MachineLoad, SessionId, StoreAge, StoredSession, UnixTime,
+};
 use rusqlite::{Connection, Row};
 
+use super::drain::{self, drain_columns};
 use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
 use super::rows::skip_unreadable_executor;
@@ -19,12 +22,14 @@ pub(super) fn executors(
 ) -> Result<Vec<ExecutorState>, SqliteFailure> {
     const STEP: &str = "list the executors";
     let mut statement = connection
-        .prepare_cached(
+        .prepare_cached(concat!(
             "SELECT name, session, live, slots, host, version, since, report_time,
                     (SELECT count(*) FROM tasks WHERE tasks.executor = executors.name),
-                    memory, processes, open_files, tools
-             FROM executors LEFT JOIN executor_tools ON executor_tools.executor = name ORDER BY name",
-        )
+                    memory, processes, open_files, tools,
+                    load_hundredths, cores, memory_available, memory_total, ",
+            drain_columns!(),
+            " FROM executors LEFT JOIN executor_tools ON executor_tools.executor = name ORDER BY name",
+        ))
         .during(STEP)?;
     let read = |row: &Row<'_>| {
         let live: bool = row.get(2)?;
@@ -40,6 +45,8 @@ pub(super) fn executors(
             tasks: row.get(8)?,
             capacity: to_capacity(row.get(9)?, row.get(10)?, row.get(11)?),
             tools: session::read_tools(row, 12, folder)?.tools.clone(),
+            load: to_load([row.get(13)?, row.get(14)?, row.get(15)?, row.get(16)?]),
+            drain: drain::read(row, 17)?,
         })
     };
     let mut rows = statement.query([]).during(STEP)?;
@@ -57,6 +64,17 @@ fn to_capacity(memory: Option<i64>, processes: Option<u32>, open_files: Option<i
         memory: u64::try_from(memory?).ok()?,
         processes: processes?,
         open_files: u64::try_from(open_files?).ok()?,
+    })
+}
+
+/// `None` for an executor that does not report the load of its machine.
+fn to_load(columns: [Option<i64>; 4]) -> Option<MachineLoad> {
+    let [load_hundredths, cores, memory_available, memory_total] = columns;
+    Some(MachineLoad {
+        load_hundredths: u32::try_from(load_hundredths?).ok()?,
+        cores: u32::try_from(cores?).ok()?,
+        memory_available: u64::try_from(memory_available?).ok()?,
+        memory_total: u64::try_from(memory_total?).ok()?,
     })
 }
 
@@ -123,7 +141,10 @@ pub(super) fn remove_ended(
 ) -> Result<usize, SqliteFailure> {
     const STEP: &str = "remove ended executors";
     let removed = transaction
-        .statement("DELETE FROM executors WHERE live = 0 AND end_age < ?1", STEP)?
+        .statement(
+            "DELETE FROM executors WHERE live = 0 AND end_age < ?1 AND drain_reason IS NULL",
+            STEP,
+        )?
         .execute([SqlValue(ended_before)])
         .during(STEP)?;
     if removed > 0 {

@@ -44,6 +44,7 @@ pub(super) struct GroupTransaction<'a> {
     status_events: Vec<ChangeEvent>,
     tasks_queued: BTreeMap<ToolRequirement, usize>,
     revoked_from: BTreeSet<ExecutorName>,
+    drains_changed: BTreeSet<ExecutorName>,
     /// New blobs. Their rows exist only after the commit, so a rollback removes their files.
     new_blobs: Vec<BlobHash>,
     /// Blobs whose rows are deleted. Their files are removed after the commit.
@@ -77,6 +78,7 @@ impl<'a> GroupTransaction<'a> {
             status_events: Vec::new(),
             tasks_queued: BTreeMap::new(),
             revoked_from: BTreeSet::new(),
+            drains_changed: BTreeSet::new(),
             new_blobs: Vec::new(),
             removed_blobs: Vec::new(),
         };
@@ -197,6 +199,10 @@ impl<'a> GroupTransaction<'a> {
         self.revoked_from.insert(from.clone());
     }
 
+    pub(super) fn record_drain_changed(&mut self, executor: &ExecutorName) {
+        self.drains_changed.insert(executor.clone());
+    }
+
     pub(super) fn record_new_blob(&mut self, hash: BlobHash) {
         self.new_blobs.push(hash);
     }
@@ -261,6 +267,7 @@ impl<'a> GroupTransaction<'a> {
     fn into_committed(self) -> CommittedGroup {
         let mut events = self.status_events;
         events.extend(self.revoked_from.into_iter().map(ChangeEvent::AttemptRevoked));
+        events.extend(self.drains_changed.into_iter().map(ChangeEvent::DrainChanged));
         events.extend(self.group_changes.keys().map(ChangeEvent::GroupChanged));
         let queued = self.tasks_queued.into_iter();
         events.extend(queued.map(|(requires, count)| ChangeEvent::TasksQueued { requires, count }));

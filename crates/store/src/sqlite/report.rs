@@ -13,6 +13,7 @@ use model::{
 };
 
 pub(super) use self::queue::{NEXT_KEY, common_keys};
+use super::drain;
 use super::failure::SqliteFailure;
 use super::group_transaction::GroupTransaction;
 use super::rows;
@@ -98,6 +99,7 @@ pub(super) fn report(
         session::write_tools(transaction, &report.executor, tools)?;
     }
     let mut progress = ReportProgress::default();
+    progress.instructions.drain = drain::find(transaction, &report.executor)?;
     complete::apply(transaction, encoded, &mut progress)?;
     let held = executing::record(transaction, report, &mut progress.instructions)?;
     // A session that replaces another one goes on to deliver the results of attempts that its reports name. The other
@@ -117,7 +119,12 @@ pub(super) fn report(
                 .reassign
                 .iter()
                 .map(|attempt_id| by_id[&attempt_id.task]);
-            claim::claim(transaction, report, reassigned, &mut progress)?;
+            // A drained executor gets no new tasks.
+            let vacant = match progress.instructions.drain {
+                Some(_) => 0,
+                None => report.vacant,
+            };
+            claim::claim(transaction, report, vacant, reassigned, &mut progress)?;
         }
         ReportIntent::Leave => leave(transaction, report, &mut progress.instructions)?,
     }

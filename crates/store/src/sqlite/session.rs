@@ -60,7 +60,8 @@ pub(super) fn renew(transaction: &GroupTransaction<'_>, report: &Report) -> Resu
     transaction
         .statement(
             "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6,
-                 memory = ?7, processes = ?8, open_files = ?9 WHERE name = ?1",
+                 memory = ?7, processes = ?8, open_files = ?9,
+                 load_hundredths = ?10, cores = ?11, memory_available = ?12, memory_total = ?13 WHERE name = ?1",
             STEP,
         )?
         .execute((
@@ -73,12 +74,16 @@ pub(super) fn renew(transaction: &GroupTransaction<'_>, report: &Report) -> Resu
             info.capacity.map(|capacity| saturating_i64(capacity.memory)),
             info.capacity.map(|capacity| capacity.processes),
             info.capacity.map(|capacity| saturating_i64(capacity.open_files)),
+            info.load.map(|load| load.load_hundredths),
+            info.load.map(|load| load.cores),
+            info.load.map(|load| saturating_i64(load.memory_available)),
+            info.load.map(|load| saturating_i64(load.memory_total)),
         ))
         .map(drop)
         .during(STEP)
 }
 
-/// Whether a live executor has more memory for a task than `own`, or has not reported its capacity.
+/// Whether a live executor that is not drained has more memory for a task than `own`, or has not reported its capacity.
 pub(super) fn has_larger_executor(
     transaction: &GroupTransaction<'_>,
     own: Capacity,
@@ -86,14 +91,14 @@ pub(super) fn has_larger_executor(
     const STEP: &str = "look for a larger executor";
     transaction
         .statement(
-            "SELECT 1 FROM executors WHERE live = 1 AND (memory IS NULL OR memory > ?1)",
+            "SELECT 1 FROM executors WHERE live = 1 AND drain_reason IS NULL AND (memory IS NULL OR memory > ?1)",
             STEP,
         )?
         .exists([saturating_i64(own.memory)])
         .during(STEP)
 }
 
-/// The tools of the live executors that have more memory for a task than `own`, or have not reported their capacity.
+/// The tools of the same executors.
 /// Executors with the same tools are one element.
 pub(super) fn tools_of_larger_executors(
     transaction: &GroupTransaction<'_>,
@@ -102,7 +107,7 @@ pub(super) fn tools_of_larger_executors(
     const STEP: &str = "look for a larger executor";
     let mut statement = transaction.statement(
         "SELECT name, tools FROM executors JOIN executor_tools ON executor = name
-         WHERE live = 1 AND (memory IS NULL OR memory > ?1)",
+         WHERE live = 1 AND drain_reason IS NULL AND (memory IS NULL OR memory > ?1)",
         STEP,
     )?;
     let mut rows = statement.query([saturating_i64(own.memory)]).during(STEP)?;
@@ -191,9 +196,15 @@ pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Resul
     let info = &report.executor_info;
     transaction
         .statement(
-            "INSERT OR REPLACE INTO executors (name, session, seq, live, slots, host, version, since, report_time,
-                                               memory, processes, open_files)
-             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)",
+            // A drain outlives the session.
+            "INSERT INTO executors (name, session, seq, live, slots, host, version, since, report_time,
+                                    memory, processes, open_files,
+                                    load_hundredths, cores, memory_available, memory_total)
+             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             ON CONFLICT (name) DO UPDATE SET
+                 session = ?2, seq = ?3, live = 1, slots = ?4, host = ?5, version = ?6, since = ?7, report_time = ?7,
+                 memory = ?8, processes = ?9, open_files = ?10, load_hundredths = ?11, cores = ?12,
+                 memory_available = ?13, memory_total = ?14, end_age = NULL",
             STEP,
         )?
         .execute((
@@ -207,6 +218,10 @@ pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Resul
             info.capacity.map(|capacity| saturating_i64(capacity.memory)),
             info.capacity.map(|capacity| capacity.processes),
             info.capacity.map(|capacity| saturating_i64(capacity.open_files)),
+            info.load.map(|load| load.load_hundredths),
+            info.load.map(|load| load.cores),
+            info.load.map(|load| saturating_i64(load.memory_available)),
+            info.load.map(|load| saturating_i64(load.memory_total)),
         ))
         .map(drop)
         .during(STEP)
@@ -235,9 +250,12 @@ pub(super) fn end_unreadable(
     delete_tools(transaction, &observed.executor)?;
     transaction
         .statement(
-            "INSERT OR REPLACE INTO executors
-                 (name, session, seq, live, slots, host, version, since, report_time, end_age)
-             VALUES (?1, ?2, ?3, 0, 0, '', '', ?4, ?4, ?5)",
+            "INSERT INTO executors (name, session, seq, live, slots, host, version, since, report_time, end_age)
+             VALUES (?1, ?2, ?3, 0, 0, '', '', ?4, ?4, ?5)
+             ON CONFLICT (name) DO UPDATE SET
+                 session = ?2, seq = ?3, live = 0, slots = 0, host = '', version = '', since = ?4, report_time = ?4,
+                 end_age = ?5, memory = NULL, processes = NULL, open_files = NULL, load_hundredths = NULL,
+                 cores = NULL, memory_available = NULL, memory_total = NULL",
             STEP,
         )?
         .execute((

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    AddedTask, BlobHash, ExecutorState, GroupKey, GroupPage, GroupQuery, GroupState, HistoryMinute, Page,
-    QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery, UnixTime,
+    AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
+    GroupState, HistoryMinute, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId,
+    TaskQuery, UnixTime,
 };
 use store::mongo::MongoStore;
 use store::{
@@ -124,6 +125,14 @@ impl TaskStore for AlternatingStores {
 
     async fn expire(&self, seen: ObservedSession) -> Result<Option<usize>, StoreError> {
         self.next().expire(seen).await
+    }
+
+    async fn set_drain(
+        &self,
+        executor: ExecutorName,
+        drain: Option<ExecutorDrain>,
+    ) -> Result<bool, StoreError> {
+        self.next().set_drain(executor, drain).await
     }
 
     async fn age(&self) -> Result<StoreAge, StoreError> {

@@ -1,6 +1,6 @@
 //! Names, choices and log filters.
 
-use model::ExecutorName;
+use model::{ExecutorName, UserName};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -61,6 +61,29 @@ impl ConfigValue for MetricsSetting {
             MetricsSetting::Off => "off",
         }
         .to_string()
+    }
+}
+
+impl ConfigValue for Vec<UserName> {
+    const ACCEPTS: &'static str = "names of users, separated by commas, or a list of them";
+    const ACCEPTS_OR_NONE: &'static str = "names of users, separated by commas, a list of them, or none";
+
+    fn parse(text: &str) -> Result<Vec<UserName>, String> {
+        let parse_one = |item: &str| {
+            let item = item.trim();
+            // These come from a list that was written into a variable or a flag. No token would have such a user.
+            let quotes = ['"', '\'', '[', ']'];
+            if item.starts_with(quotes) || item.ends_with(quotes) {
+                return Err(format!("'{item}' is no name; leave out quotes and brackets"));
+            }
+            UserName::new(item).map_err(|error| format!("the name '{item}' {error}"))
+        };
+        text.split(',').map(parse_one).collect()
+    }
+
+    fn to_text(&self) -> String {
+        let names: Vec<_> = self.iter().map(UserName::as_str).collect();
+        names.join(",")
     }
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
-    AddTask, AddedTask, Assignment, BlobHash, Content, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, JudicatorState, Language, Page, Report, SessionId, Stats, Task,
-    TaskId, TaskQuery, TaskWait,
+    AddTask, AddedTask, Assignment, BlobHash, Content, DrainReason, ExecutorName, ExecutorState,
+    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, Language, Page, Report,
+    SessionId, Stats, Task, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
@@ -216,6 +216,19 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, CallError> {
+        unreachable!()
+    }
+
+    async fn drain(
+        &self,
+        _: ExecutorName,
+        _: DrainReason,
+        _: Option<UserName>,
+    ) -> Result<ExecutorState, CallError> {
+        unreachable!()
+    }
+
+    async fn resume(&self, _: ExecutorName) -> Result<ExecutorState, CallError> {
         unreachable!()
     }
 

@@ -274,6 +274,7 @@ impl ExpectedAnswer {
                 delete,
                 upload_again,
                 assign,
+                drain: None,
             }) if upload_again.is_empty() => ExpectedAnswer::Done {
                 delete: delete.clone(),
                 assign: assign.iter().map(|assignment| assignment.attempt_id).collect(),

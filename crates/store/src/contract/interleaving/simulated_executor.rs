@@ -98,6 +98,7 @@ impl SimulatedExecutor {
                 capacity: None,
                 newest_form: TaskForm::NEWEST,
                 tools: (!self.tools_reported).then(|| self.tools.clone()),
+                load: None,
             },
             intent,
         };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::ChangeEvent;
 use crate::mongo::bson_values::task_id;
-use crate::mongo::context::{GROUPS, timestamp_to_u64};
+use crate::mongo::context::{EXECUTORS, GROUPS, timestamp_to_u64};
 use crate::mongo::group_counters::StripeId;
 
 /// The store's change events that one document of the MongoDB change stream stands for, with its cluster time.
@@ -79,12 +79,24 @@ struct TransitionNotice {
 }
 
 impl ChangeStreamDocument {
+    fn is_in(&self, collection: &str) -> bool {
+        self.ns.as_ref().is_some_and(|changed| changed.coll == collection)
+    }
+
     /// `None` for a document without a change event, and for an unreadable one: events are hints, which may be lost.
     pub(super) fn into_event(self) -> Option<StreamEvent> {
         let cluster_time = timestamp_to_u64(self.cluster_time?);
-        let id = match self.document_key?.id {
+        let id = match self.document_key.as_ref()?.id.clone() {
             Bson::Binary(id) => task_id(id.to_uuid().ok()?),
-            id if self.ns?.coll == GROUPS => {
+            // The pipeline keeps no other changes of executors.
+            Bson::String(name) if self.is_in(EXECUTORS) => {
+                return Some(StreamEvent {
+                    cluster_time,
+                    changes: vec![ChangeEvent::DrainChanged(executor_name(Some(name))?)],
+                    queued: None,
+                });
+            }
+            id if self.is_in(GROUPS) => {
                 let stripe: StripeId = deserialize_from_bson(id).ok()?;
                 return Some(StreamEvent {
                     cluster_time,

@@ -11,7 +11,8 @@ use mongodb::error::Error;
 use tokio::sync::mpsc;
 
 use super::event::{ChangeStreamDocument, StreamEvent};
-use crate::mongo::context::{GROUPS, StoreContext, TASKS};
+use crate::mongo::context::{EXECUTORS, GROUPS, StoreContext, TASKS};
+use crate::mongo::drain::DRAIN_FIELD;
 use crate::mongo::failure::{CHANGE_STREAM_FATAL_ERROR, CHANGE_STREAM_HISTORY_LOST, error_code};
 
 /// The server replies after this time even if there are no events.
@@ -62,19 +63,21 @@ async fn try_read(
 }
 
 /// Of the tasks, the pipeline keeps only inserts and updates with a transition notice. Claims have none, so the server does
-/// not send them. Every commit that changes the counters of a group writes one document of it.
+/// not send them. Of the executors, it keeps only updates of their drain, not reports. Every commit that changes the counters of a group writes one document of it.
 async fn open(
     context: &StoreContext,
     resume_token: Option<ResumeToken>,
 ) -> Result<ChangeStream<ChangeStreamDocument>, Error> {
     let notice = "updateDescription.updatedFields.news";
+    let drain = format!("updateDescription.updatedFields.{DRAIN_FIELD}");
     let pipeline = [
         // On its own, so that the server need not look into the changes of other collections, such as files.
-        doc! { "$match": { "ns.coll": { "$in": [TASKS, GROUPS] } } },
+        doc! { "$match": { "ns.coll": { "$in": [TASKS, GROUPS, EXECUTORS] } } },
         doc! { "$match": { "$or": [
-            { "operationType": "insert" },
+            { "operationType": "insert", "ns.coll": { "$ne": EXECUTORS } },
             { notice: { "$exists": true } },
             { "ns.coll": GROUPS, "operationType": "update" },
+            { "ns.coll": EXECUTORS, drain: { "$exists": true } },
         ] } },
         doc! { "$project": {
             "operationType": 1,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use model::{AttemptId, Report, TaskId, UnixTime};
 
-use super::queue::{self, QueueHead};
+use super::queue::QueueHead;
 use super::steps::ReportSteps;
 use crate::MAX_ANSWER_BYTES;
 use crate::mongo::bson_values::task_id;
@@ -26,6 +26,7 @@ pub(super) struct AssignedTask {
 
 pub(super) fn claim(
     report: &Report,
+    wanted: usize,
     head: &QueueHead<'_>,
     steps: &mut ReportSteps,
     batch: &mut TransitionBatch,
@@ -53,7 +54,7 @@ pub(super) fn claim(
     let mut queued = batch.queued();
     queued.retain(|task| !head.tasks_withheld || specs.contains_key(&task.state.id));
     queued.retain(|task| head.scope.admits(&task.state));
-    let limit = queue::task_limit(report).saturating_sub(steps.reassign.len());
+    let limit = wanted.saturating_sub(steps.reassign.len());
     for task in queued.into_iter().take(limit) {
         if bytes >= MAX_ANSWER_BYTES {
             break;
@@ -105,6 +106,7 @@ mod tests {
                 capacity: None,
                 newest_form: TaskForm::CURRENT,
                 tools: None,
+                load: None,
             },
             intent: ReportIntent::Stay,
         }
@@ -164,7 +166,7 @@ mod tests {
             let mut head = reservations.empty_head(scope);
             head.tasks_withheld = false;
             let mut steps = ReportSteps::default();
-            claim(&report, &head, &mut steps, &mut batch).unwrap();
+            claim(&report, 1, &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected);
         }
     }
@@ -188,7 +190,7 @@ mod tests {
             report.executor_info.newest_form = executor;
             let mut head = reservations.empty_head(ClaimScope::new(&report, Arc::default()));
             head.tasks_withheld = false;
-            claim(&report, &head, &mut steps, &mut batch).unwrap();
+            claim(&report, 1, &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected, "{form} {executor}");
         }
     }
@@ -211,7 +213,7 @@ mod tests {
             let mut head = reservations.empty_head(scope);
             head.tasks_withheld = false;
             let mut steps = ReportSteps::default();
-            claim(&report(), &head, &mut steps, &mut batch).unwrap();
+            claim(&report(), 1, &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected, "{key}");
         }
     }
@@ -225,7 +227,7 @@ mod tests {
             let mut head = reservations.empty_head(ClaimScope::new(&report(), Arc::default()));
             head.tasks_withheld = tasks_withheld;
             let mut steps = ReportSteps::default();
-            claim(&report(), &head, &mut steps, &mut batch).unwrap();
+            claim(&report(), 1, &head, &mut steps, &mut batch).unwrap();
             assert_eq!(steps.assigned.len(), expected, "withheld: {tasks_withheld}");
         }
     }

@@ -172,15 +172,15 @@ pub(super) fn task_limit(report: &Report) -> usize {
     report.vacant.min(MAX_ANSWER_TASKS) as usize
 }
 
-/// Reserves as many tasks as the report asks for, in the order of the queue. While there are conflicts with other
+/// Reserves as many tasks as are wanted, in the order of the queue. While there are conflicts with other
 /// judicators, it skips some tasks in favour of others with the same priority.
 pub(super) async fn reserve<'b>(
     context: &'b StoreContext,
     report: &Report,
+    wanted: usize,
     tools: Arc<DecodedTools>,
     retries: RetryCount,
 ) -> Result<QueueHead<'b>, MongoFailure> {
-    let wanted = task_limit(report);
     let scope = ClaimScope::new(report, tools);
     if wanted == 0 || report.intent == ReportIntent::Leave || retries >= MAX_CONTENDED_RETRIES {
         return Ok(context.reservations.empty_head(scope));

@@ -15,6 +15,7 @@ use crate::{MAX_ANSWER_BYTES, MAX_ANSWER_TASKS, StoreError};
 pub(super) fn claim<'h>(
     transaction: &mut GroupTransaction<'_>,
     report: &Report,
+    vacant: u32,
     reassigned: impl Iterator<Item = &'h TaskState>,
     progress: &mut ReportProgress,
 ) -> Result<(), SqliteFailure> {
@@ -23,7 +24,7 @@ pub(super) fn claim<'h>(
         bytes += assign(transaction, report, task, progress)?;
     }
     let reassigned = u32::try_from(progress.instructions.assign.len()).unwrap_or(u32::MAX);
-    let wanted = report.vacant.saturating_sub(reassigned).min(MAX_ANSWER_TASKS);
+    let wanted = vacant.saturating_sub(reassigned).min(MAX_ANSWER_TASKS);
     if wanted == 0 || bytes >= MAX_ANSWER_BYTES {
         return Ok(());
     }
