@@ -3,9 +3,11 @@
 mod ansi;
 mod components;
 mod docs;
+mod executors;
 mod format;
 mod group;
 mod groups;
+mod judicators;
 mod languages;
 mod layout;
 mod list;
@@ -18,8 +20,12 @@ mod sign_in;
 mod task;
 
 pub(crate) use docs::{RenderedDocs, docs};
+pub(crate) use executors::{
+    drain as drain_executor, executor, executors, live_executor, live_executors, resume as resume_executor,
+};
 pub(crate) use group::{cancel_all, group, live_group, retry_failed};
 pub(crate) use groups::groups;
+pub(crate) use judicators::{judicators, live_judicators};
 pub(crate) use languages::languages;
 pub(crate) use list::list;
 pub(crate) use overview::{live_overview, overview};

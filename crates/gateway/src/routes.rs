@@ -64,6 +64,14 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/live/groups/{group}", get(pages::live_group))
         .route("/overview", get(pages::overview))
         .route("/live/overview", get(pages::live_overview))
+        .route("/executors", get(pages::executors))
+        .route("/executors/{name}", get(pages::executor))
+        .route("/executors/{name}/drain", post(pages::drain_executor))
+        .route("/executors/{name}/resume", post(pages::resume_executor))
+        .route("/live/executors", get(pages::live_executors))
+        .route("/live/executors/{name}", get(pages::live_executor))
+        .route("/judicators", get(pages::judicators))
+        .route("/live/judicators", get(pages::live_judicators))
         .route("/languages", get(pages::languages));
 
     // The last layer runs first: origin of the request, authentication, request limits.

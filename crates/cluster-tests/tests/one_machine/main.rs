@@ -53,6 +53,7 @@ mod live_output;
 mod live_output_load;
 mod machine_limits;
 mod named_roots;
+mod node_pages;
 mod nodes;
 mod openapi_conformance;
 mod operators;
