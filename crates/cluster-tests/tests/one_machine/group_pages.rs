@@ -81,7 +81,7 @@ async fn a_group_is_followed_until_it_is_done_and_its_failures_are_retried() {
         !done.contains("sse-connect") && !done.contains("Cancel the rest"),
         "{done}"
     );
-    let slowest = done.split("Slowest tasks").nth(1).expect("the slowest tasks");
+    let (_, slowest) = done.rsplit_once("Slowest tasks").expect("the slowest tasks");
     assert!(slowest.contains("until [ -e"), "{slowest}");
 
     let web = RawHttpClient::without_redirects(&node.system.url(""));

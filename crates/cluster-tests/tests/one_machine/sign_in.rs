@@ -172,12 +172,7 @@ async fn calls_without_a_sign_in_are_answered_with_401_and_pages_with_the_sign_i
     ];
     for cookie in invalid {
         for path in ["/", "/tasks/x", "/groups", "/languages"] {
-            let next = path.replace('/', "%2F");
-            let expected = if path == "/" {
-                "/sign-in".to_string()
-            } else {
-                format!("/sign-in?next={next}")
-            };
+            let expected = format!("/sign-in?next={}", path.replace('/', "%2F"));
             assert_asks_to_sign_in(&test.get(path, cookie).await, &expected);
         }
         for path in ["/api/v1/tasks", "/api/v1/stats", "/metrics"] {

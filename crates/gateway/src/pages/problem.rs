@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::components::UserText;
 use super::layout::HtmlPage;
 use super::sign_in;
 use crate::accept_header::accepts;
@@ -106,7 +107,7 @@ fn content(problem: &Problem, failed: &FailedRequest) -> Markup {
     let is_read = matches!(failed.method, Method::GET | Method::HEAD);
     html! {
         h1 { (problem.title) }
-        p { (problem.detail) }
+        p { (UserText(&problem.detail)) }
         p { (next_step(problem)) }
         ul {
             @if problem.status == StatusCode::UNAUTHORIZED.as_u16() {

@@ -40,10 +40,7 @@ impl NextPath {
 
     /// The address of the sign-in page that opens this page afterwards.
     pub(crate) fn sign_in_address(&self) -> String {
-        match self.0.as_str() {
-            "/" => "/sign-in".into(),
-            path => format!("/sign-in?next={}", utf8_percent_encode(path, NON_ALPHANUMERIC)),
-        }
+        format!("/sign-in?next={}", utf8_percent_encode(&self.0, NON_ALPHANUMERIC))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -141,8 +138,8 @@ mod tests {
             let next = NextPath::from_untrusted(path);
             assert_eq!(next.sign_in_address(), expected);
         };
-        check("/", "/sign-in");
-        check("/?a=b&c=d e", "/sign-in");
+        check("/", "/sign-in?next=%2F");
+        check("/?a=b&c=d e", "/sign-in?next=%2F");
         check("/?a=b&c=d", "/sign-in?next=%2F%3Fa%3Db%26c%3Dd");
     }
 }

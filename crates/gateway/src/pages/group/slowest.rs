@@ -61,7 +61,7 @@ impl Slowest {
             h2 { "Slowest tasks" }
             @if self.of_newest { p class="dim" { "Of the " (SLOWEST_READ) " tasks that were added last." } }
             table class="cards" {
-                caption class="visually-hidden" { "Slowest tasks of the group " (key.group) }
+                caption class="visually-hidden" { "Slowest tasks of the group " (UserText(key.group.as_str())) }
                 thead {
                     tr {
                         th scope="col" { "Task" } th scope="col" { "Status" } th scope="col" { "Command" }
