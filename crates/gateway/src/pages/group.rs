@@ -188,7 +188,7 @@ fn summary(state: &GroupState) -> Markup {
 
 fn time_left(state: &GroupState) -> Option<Duration> {
     let estimate = api::GroupState::from(state.clone()).estimate_seconds?;
-    Duration::try_from_secs_f64(estimate).ok().map(whole_seconds)
+    Duration::try_from_secs_f64(estimate.ceil().max(1.0)).ok()
 }
 
 /// Tenths of seconds mean nothing in a long time.

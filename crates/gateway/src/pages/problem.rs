@@ -134,8 +134,8 @@ fn next_step(problem: &Problem) -> &'static str {
             "Open the pages of this server by typing its address or by a bookmark, and do there what you wanted to do."
         }
         404 => {
-            "Check the address. What it names may also have been removed: tasks are kept for a limited time after they are done, \
-             and you see your own tasks only."
+            "Check the address. What it names may also have been removed: tasks are kept for a limited time after they are done. \
+             Where users sign in, each sees their own tasks only."
         }
         405 => "Use the links and buttons of the pages; the API documentation lists what programs can call.",
         408 => "Check your connection and send it again.",

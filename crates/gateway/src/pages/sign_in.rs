@@ -135,6 +135,8 @@ fn form_content(next: &NextPath, problem: Option<&str>) -> Markup {
         @if let Some(problem) = problem { div id="problem" class="notice bad" role="alert" { (problem) } }
         form method="post" action="/sign-in" class="filters" {
             input type="hidden" name="next" value=(next.as_str());
+            // Password managers keep the token under this name.
+            input type="text" name="username" value="Conclave" autocomplete="username" hidden;
             label class="field" {
                 "Token"
                 input name="token" type="password" size="40" required autofocus autocomplete="current-password" spellcheck="false"

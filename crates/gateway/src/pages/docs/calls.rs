@@ -14,12 +14,16 @@ pub(super) struct ApiCall<'a> {
     operation: &'a Value,
 }
 
+/// In the order in which the calls of one path are shown.
+const METHODS: [&str; 5] = ["post", "get", "head", "put", "delete"];
+
 /// The calls of the document with this tag.
 pub(super) fn calls_with_tag<'a>(document: &'a Value, tag: &'a str) -> impl Iterator<Item = ApiCall<'a>> {
     let paths = document["paths"].as_object().into_iter().flatten();
     paths.flat_map(move |(path, operations)| {
-        let operations = operations.as_object().into_iter().flatten();
-        operations
+        METHODS
+            .into_iter()
+            .filter_map(move |method| Some((method, operations.get(method)?)))
             .filter(move |(_, operation)| operation["tags"][0] == tag)
             .map(move |(method, operation)| ApiCall {
                 document,
@@ -156,6 +160,15 @@ impl ApiCall<'_> {
         {
             let example = self.example_of(parameter);
             path = path.replace(&format!("{{{}}}", text(&parameter["name"])), &example);
+        }
+        // Changes of many tasks need a condition.
+        if let Some(group) = self
+            .each_parameter()
+            .find(|parameter| parameter["name"] == "group")
+            && group["in"] == "query"
+            && self.method != "get"
+        {
+            path += &format!("?group={}", self.example_of(group));
         }
         let method = match self.method {
             "get" => String::new(),
