@@ -69,6 +69,7 @@ schemas! {
     HistorySpan = text("The last hour, or the last day.")
         .enum_values(Some(model::HistorySpan::ALL.map(model::HistorySpan::as_str)));
     Order = text("The sort order of tasks.").enum_values(Some(["newest", "oldest"]));
+    ExportFormat = text("The format of a file with tasks.").enum_values(Some(["jsonl", "csv"]));
     User = text("A user's name, of up to 128 characters.")
         .min_length(Some(1)).max_length(Some(128))
         .pattern(Some(format!("^[^{CONTROL}]+$")))

@@ -1,13 +1,13 @@
 //! Searching for tasks: the query parameters and the page of results.
 
 use model::{
-    ExecutorName, GroupName, InvalidField, Labels, OutcomeReason, SearchCursor, TaskId, TaskQuery,
-    TaskStatus, UnixTime, UserName,
+    ExecutorName, GroupName, InvalidField, Labels, LanguageName, OutcomeReason, SearchCursor, SortOrder,
+    TaskId, TaskQuery, TaskStatus, UnixTime, UserName,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{format_time, labels, parse, parse_time, schema, serde_text};
+use crate::{TaskExportFormat, format_time, labels, parse, parse_time, schema, serde_text};
 
 /// A page of search results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -64,6 +64,9 @@ pub struct TaskSummary {
     #[serde(with = "serde_text::optional::group", default)]
     #[schema(value_type = Option<String>, required = true)]
     pub group: Option<GroupName>,
+    #[serde(with = "serde_text::optional::language", default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub language: Option<LanguageName>,
     #[serde(with = "serde_text::optional::executor")]
     #[schema(value_type = Option<String>)]
     pub executor: Option<ExecutorName>,
@@ -105,6 +108,7 @@ impl From<model::TaskSummary> for TaskSummary {
             reason,
             labels,
             group,
+            language,
             executor,
             attempt,
             add_time,
@@ -121,6 +125,7 @@ impl From<model::TaskSummary> for TaskSummary {
             reason,
             labels,
             group,
+            language,
             executor,
             attempt: attempt.0,
             add_time,
@@ -134,7 +139,7 @@ impl From<model::TaskSummary> for TaskSummary {
 const DEFAULT_LIMIT: usize = 100;
 
 /// The parameters of a search: first the filters, then the parameters of the page.
-const PARAMETERS: [&str; 15] = [
+const PARAMETERS: [&str; 16] = [
     "id",
     "id_prefix",
     "user",
@@ -142,6 +147,7 @@ const PARAMETERS: [&str; 15] = [
     "reason",
     "label",
     "group",
+    "language",
     "retried",
     "executor",
     "from",
@@ -171,6 +177,28 @@ pub fn parse_filter<'a>(
     }
     query.check()?;
     Ok(query)
+}
+
+/// Parses the query parameters of an export: filters, order and format. Oldest tasks are first unless it says otherwise.
+pub fn parse_export_query<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<(TaskQuery, TaskExportFormat), InvalidField> {
+    const FORMAT: &str = "format";
+    let (formats, others): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(name, _)| *name == FORMAT);
+    let mut format = TaskExportFormat::default();
+    for (name, value) in formats.into_iter().filter(|(_, value)| !value.is_empty()) {
+        format = value
+            .parse()
+            .map_err(|problem| InvalidField::new(name, problem))?;
+    }
+    let mut query = TaskQuery {
+        order: SortOrder::Oldest,
+        ..TaskQuery::default()
+    };
+    let known = [&PARAMETERS[..=FILTERS], &[FORMAT]].concat();
+    set_parameters(&mut query, others, &known)?;
+    query.check()?;
+    Ok((query, format))
 }
 
 /// Parses the query parameters of a search. An empty value counts as not given, as HTML forms send empty fields.
@@ -238,6 +266,9 @@ fn set_parameter(query: &mut TaskQuery, name: &str, value: &str) -> Result<(), S
         }
         "label" => add_label(&mut query.labels, value)?,
         "group" => query.group = Some(GroupName::new(value).map_err(|error| error.to_string())?),
+        "language" => {
+            query.language = Some(LanguageName::new(value).map_err(|error| error.to_string())?);
+        }
         "retried" => {
             query.retried = Some(
                 value
@@ -294,6 +325,7 @@ pub fn query_pairs(query: &TaskQuery) -> Vec<(&'static str, String)> {
         reasons,
         labels,
         group,
+        language,
         retried,
         executor,
         from,
@@ -314,6 +346,7 @@ pub fn query_pairs(query: &TaskQuery) -> Vec<(&'static str, String)> {
         put("label", Some(format!("{key}:{value}")));
     }
     put("group", group.as_ref().map(ToString::to_string));
+    put("language", language.as_ref().map(ToString::to_string));
     put("retried", retried.map(|retried| retried.to_string()));
     put("executor", executor.as_ref().map(ToString::to_string));
     put("from", from.map(format_time));
@@ -345,12 +378,13 @@ mod tests {
             reasons: vec![OutcomeReason::TimeLimit, OutcomeReason::Exited],
             labels: Labels::new([("a/b".into(), "x:y".into()), ("c".into(), String::new())].into()).unwrap(),
             group: Some(GroupName::new("sweep 17").unwrap()),
+            language: Some(LanguageName::new("c++").unwrap()),
             retried: Some(false),
             executor: Some(ExecutorName::new("e-1").unwrap()),
             from: Some(UnixTime(5)),
             until: Some(UnixTime(1_767_225_600_123_456)),
             text: Some("g++ & co".into()),
-            order: model::SortOrder::Oldest,
+            order: SortOrder::Oldest,
             limit: 7,
             after: Some(SearchCursor {
                 add_time: UnixTime(1),
@@ -384,6 +418,7 @@ mod tests {
         check("label", "hw3", "write it as key:value");
         check("label", "a b:c", "may contain only letters");
         check("group", "a/b", "must not contain '/'");
+        check("language", "a b", "letters, digits");
         check("retried", "yes", "not true or false");
         let twice = parse_query([("label", "a:1"), ("label", "a:2")]).unwrap_err();
         assert!(twice.problem.contains("has only one"), "{twice}");
@@ -394,6 +429,27 @@ mod tests {
         assert!(parse_query([("user", ""), ("text", "")]).is_ok());
         check("text", &"é".repeat(1025), "up to 1024 characters");
         assert!(parse_query([("text", "é".repeat(1024).as_str())]).is_ok());
+    }
+
+    #[test]
+    fn an_export_has_filters_an_order_and_a_format() {
+        let parse = |pairs: &[(&str, &str)]| parse_export_query(pairs.iter().copied());
+        let (query, format) = parse(&[("user", "ada"), ("format", "csv"), ("order", "newest")]).unwrap();
+        assert_eq!((format, query.order), (TaskExportFormat::Csv, SortOrder::Newest));
+        let (query, format) = parse(&[("format", ""), ("user", "")]).unwrap();
+        assert_eq!(
+            (format, query.order),
+            (TaskExportFormat::Jsonl, SortOrder::Oldest)
+        );
+        for (name, value, problem) in [
+            ("format", "xlsx", "use jsonl or csv"),
+            ("limit", "7", "not a known parameter"),
+            ("formt", "csv", "did you mean 'format'?"),
+        ] {
+            let invalid = parse(&[(name, value)]).unwrap_err();
+            assert_eq!(invalid.field, name);
+            assert!(invalid.problem.contains(problem), "{invalid}");
+        }
     }
 
     #[test]

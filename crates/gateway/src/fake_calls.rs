@@ -11,13 +11,13 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page,
-    Report, ReportAnswer, SessionId, Stats, StepCommand, Task, TaskId, TaskQuery, TaskResult, TaskSpec,
-    TaskStatus, TaskWait, UnixTime, UserName,
+    Report, ReportAnswer, SessionId, Stats, StepCommand, Task, TaskCounts, TaskId, TaskQuery, TaskResult,
+    TaskSpec, TaskStatus, TaskWait, UnixTime, UserName,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, EventStream,
     GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
-    RetriedTasks, TaskEvent,
+    RetriedTasks, RetryProgress, TaskEvent,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +41,12 @@ pub(crate) struct FakeCalls {
     /// The answers to `cancel_matching`, and its queries.
     pub(crate) cancel_answers: Mutex<VecDeque<CancelledTasks>>,
     pub(crate) cancel_queries: Mutex<Vec<TaskQuery>>,
-    /// The answers to `retry_group`; after them it fails.
+    /// The answers to `retry_group` and `retry_matching`; after them they fail.
     pub(crate) retry_answers: Mutex<VecDeque<RetriedTasks>>,
+    /// The queries of `retry_matching`.
+    pub(crate) retry_queries: Mutex<Vec<TaskQuery>>,
+    /// The answers to `search`; after them it fails.
+    pub(crate) pages: Mutex<VecDeque<Page>>,
 }
 
 /// The test's end of a stream of the fake judicator. Dropping it ends the stream.
@@ -160,13 +164,24 @@ impl Calls for FakeCalls {
     async fn retry(&self, _: TaskId, _: TaskId) -> Result<Task, CallError> {
         unavailable()
     }
-    async fn retry_group(
-        &self,
-        _: GroupKey,
-        _: Option<GroupRetryProgress>,
-    ) -> Result<RetriedTasks, CallError> {
+    async fn retry_group(&self, _: GroupKey, _: Option<RetryProgress>) -> Result<RetriedTasks, CallError> {
         let answer = self.retry_answers.lock().unwrap().pop_front();
         answer.map_or_else(unavailable, Ok)
+    }
+    async fn retry_matching(
+        &self,
+        query: TaskQuery,
+        _: Option<RetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
+        self.retry_queries.lock().unwrap().push(query);
+        let answer = self.retry_answers.lock().unwrap().pop_front();
+        answer.map_or_else(unavailable, Ok)
+    }
+    async fn count(&self, _: TaskQuery) -> Result<TaskCounts, CallError> {
+        unavailable()
+    }
+    async fn changes(&self) -> Result<ChangeStream, CallError> {
+        unavailable()
     }
     async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {
         unavailable()
@@ -188,7 +203,8 @@ impl Calls for FakeCalls {
         unavailable()
     }
     async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
-        unavailable()
+        let page = self.pages.lock().unwrap().pop_front();
+        page.map_or_else(unavailable, Ok)
     }
     async fn stats(&self) -> Result<Stats, CallError> {
         unavailable()

@@ -9,17 +9,13 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use futures::StreamExt;
 use model::{GroupKey, GroupName, TaskQuery, UserName};
-use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::{self, GroupParameters, GroupPath};
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
-use crate::tasks::{self, MAX_CHANGE_TIME};
-
-/// The size of a task's id in the list of retried tasks, in memory and as JSON.
-const RETRIED_ID_BYTES: u64 = 64;
+use crate::tasks;
 
 /// List groups
 ///
@@ -148,32 +144,13 @@ pub(crate) async fn retry(
     Ok(Json(retry_group(&gateway, &quota, key).await?))
 }
 
-/// Nobody else knows the ids of the new tasks, so they are returned also when not all tasks could be retried.
 pub(crate) async fn retry_group(
     gateway: &Gateway,
     quota: &RequestQuota,
     key: GroupKey,
 ) -> Result<RetriedTasks, RequestError> {
-    let began = Instant::now();
-    let (mut tasks, mut continues) = (Vec::new(), None);
-    loop {
-        let retried = match gateway.calls.retry_group(key.clone(), continues).await {
-            Ok(retried) => retried,
-            Err(error) if !tasks.is_empty() => {
-                tracing::warn!(%error, group = %key.group, "could not retry all tasks of a group");
-                return Ok(RetriedTasks { tasks, more: true });
-            }
-            Err(error) => return Err(error.into()),
-        };
-        continues = retried.next;
-        let charged = quota.charge(retried.ids.len() as u64 * RETRIED_ID_BYTES);
-        tasks.extend(retried.ids);
-        let is_over = charged.is_err() || began.elapsed() > MAX_CHANGE_TIME;
-        if continues.is_none() || is_over {
-            let more = continues.is_some();
-            return Ok(RetriedTasks { tasks, more });
-        }
-    }
+    let call = |continues| gateway.calls.retry_group(key.clone(), continues);
+    tasks::retry_all(quota, call).await
 }
 
 /// Follow a group
@@ -230,53 +207,4 @@ pub(crate) fn group_key(
 ) -> Result<GroupKey, model::InvalidField> {
     let user = caller.group_owner(user)?;
     Ok(GroupKey { user, group })
-}
-
-#[cfg(test)]
-mod tests {
-    use model::{TaskId, UnixTime};
-    use rpc::{GroupRetryProgress, RetriedTasks as Answer};
-
-    use super::*;
-    use crate::fake_calls::{FakeCalls, gateway};
-
-    #[tokio::test]
-    async fn a_retry_that_fails_halfway_returns_the_new_ids() {
-        let id = |number| TaskId(uuid::Uuid::from_u128(number));
-        let next = Some(GroupRetryProgress {
-            until: UnixTime(9),
-            after: None,
-        });
-        let answer = |ids: &[u128], next| Answer {
-            ids: ids.iter().copied().map(id).collect(),
-            next,
-        };
-        let calls = Arc::new(FakeCalls::default());
-        let (gateway, quota) = gateway(calls.clone());
-        let key = GroupKey {
-            user: UserName::new("ada").unwrap(),
-            group: GroupName::new("sweep").unwrap(),
-        };
-        let check = async |answers: &[Answer], expected: Option<(&[u128], bool)>| {
-            calls
-                .retry_answers
-                .lock()
-                .unwrap()
-                .extend(answers.iter().cloned());
-            let retried = retry_group(&gateway, &quota, key.clone()).await.ok();
-            let expected = expected.map(|(ids, more)| RetriedTasks {
-                tasks: answer(ids, None).ids,
-                more,
-            });
-            assert_eq!(retried, expected, "{answers:?}");
-        };
-        check(
-            &[answer(&[1, 2], next), answer(&[3], None)],
-            Some((&[1, 2, 3], false)),
-        )
-        .await;
-        // The second call fails.
-        check(&[answer(&[1, 2], next)], Some((&[1, 2], true))).await;
-        check(&[answer(&[], next)], None).await;
-    }
 }

@@ -29,7 +29,8 @@ use forms::FormModifier;
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        tasks::add, tasks::add_many, tasks::search, tasks::get, tasks::cancel, tasks::cancel_many, tasks::retry,
+        tasks::add, tasks::add_many, tasks::search, tasks::get, tasks::cancel, tasks::cancel_many, tasks::retry, tasks::retry_many,
+        tasks::export,
         tasks::output, tasks::events, tasks::waiting, tasks::file, tasks::files_zip, tasks::files_tar,
         groups::list, groups::get, groups::cancel, groups::retry, groups::events,
         blobs::put, blobs::has, blobs::get,
@@ -44,8 +45,7 @@ use forms::FormModifier;
         api::schema::KeepPattern, api::schema::Etag, api::schema::ByteRange, api::schema::FilePath,
         api::schema::ProcessCount, api::schema::OpenFileCount,
         api::schema::Id, api::schema::ChosenId, api::schema::Time, api::schema::Status, api::schema::Reason,
-        api::schema::Order, api::schema::HistorySpan, api::schema::User, api::schema::ExecutorName, api::schema::DrainReason,
-        api::schema::Network, api::schema::LanguageName,
+        api::schema::Order, api::schema::HistorySpan, api::schema::User, api::schema::ExecutorName, api::schema::DrainReason, api::schema::Network, api::schema::LanguageName, api::schema::ExportFormat,
         api::schema::RootName, api::schema::Sha256,
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
         api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,
@@ -102,7 +102,10 @@ fn allow_empty_parameters(document: &mut serde_json::Value) {
         {
             let parameters = operation.get_mut("parameters").and_then(|all| all.as_array_mut());
             for parameter in parameters.into_iter().flatten() {
-                let is_search = matches!(path.as_str(), "/api/v1/tasks" | "/api/v1/groups");
+                let is_search = matches!(
+                    path.as_str(),
+                    "/api/v1/tasks" | "/api/v1/tasks/retry" | "/api/v1/tasks/export" | "/api/v1/groups"
+                );
                 let is_flag = matches!(parameter["name"].as_str(), Some("follow" | "output"));
                 if parameter["in"] == "query" && parameter["name"] != "wait" && (is_search || is_flag) {
                     parameter["allowEmptyValue"] = true.into();

@@ -23,6 +23,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/api/v1/tasks/batch", post(tasks::add_many))
         .route("/api/v1/tasks/{id}", get(tasks::get).delete(tasks::cancel))
         .route("/api/v1/tasks/{id}/waiting", get(tasks::waiting))
+        .route("/api/v1/tasks/retry", post(tasks::retry_many))
+        .route("/api/v1/tasks/export", get(tasks::export))
         .route("/api/v1/tasks/{id}/events", get(tasks::events))
         .route("/api/v1/tasks/{id}/retry", post(tasks::retry))
         .route("/api/v1/tasks/{id}/files/{*path}", get(tasks::file))

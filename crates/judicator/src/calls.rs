@@ -14,7 +14,8 @@ mod history;
 mod nodes;
 mod report;
 mod retry;
-mod retry_group;
+mod retry_many;
+mod search;
 mod waiting;
 
 pub(crate) use check::ReadinessChecks;
@@ -26,12 +27,12 @@ use async_trait::async_trait;
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery, TaskWait, UserName,
+    ReportAnswer, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, EventStream,
     GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
-    RetriedTasks, cut_range,
+    RetriedTasks, RetryProgress, cut_range,
 };
 
 use crate::Judicator;
@@ -58,9 +59,17 @@ impl Calls for Judicator {
     async fn retry_group(
         &self,
         key: GroupKey,
-        continues: Option<GroupRetryProgress>,
+        continues: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
         self.on_retry_group(key, continues).await
+    }
+
+    async fn retry_matching(
+        &self,
+        query: TaskQuery,
+        continues: Option<RetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
+        self.on_retry_matching(query, continues).await
     }
 
     async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError> {
@@ -88,8 +97,15 @@ impl Calls for Judicator {
     }
 
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {
-        query.check().map_err(CallError::Invalid)?;
-        self.store.search(query).await.map_err(call_error)
+        self.on_search(query).await
+    }
+
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, CallError> {
+        self.on_count(query).await
+    }
+
+    async fn changes(&self) -> Result<ChangeStream, CallError> {
+        Ok(self.change_ticks.stream())
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {

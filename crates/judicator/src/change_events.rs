@@ -1,4 +1,4 @@
-//! Passes the store's change events on: to executors as hints, and to calls that wait for a task or a group. Executors
+//! Passes the store's change events on: to executors as hints, and to calls that wait for a task, a group or any change. Executors
 //! receive tasks in the answers to their reports, not from here.
 
 use std::sync::Arc;
@@ -30,6 +30,7 @@ impl Judicator {
     }
 
     fn on_change(&self, change: ChangeEvent) {
+        self.change_ticks.on_change();
         match change {
             ChangeEvent::TasksQueued { requires, count } => self.hints.on_tasks_queued(&requires, count),
             ChangeEvent::AttemptRevoked(executor) => self.hints.on_attempt_revoked(&executor),

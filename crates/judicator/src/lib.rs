@@ -10,6 +10,7 @@ mod metric_names;
 mod options;
 
 mod change_events;
+mod change_ticks;
 mod executor_cache;
 mod group_watchers;
 mod hints;
@@ -38,6 +39,7 @@ use tokio_util::task::TaskTracker;
 pub use options::{JudicatorLister, JudicatorOptions};
 
 use calls::ReadinessChecks;
+use change_ticks::ChangeTicks;
 use executor_cache::ExecutorCache;
 use group_watchers::GroupWatchers;
 use hints::HintBroker;
@@ -60,6 +62,7 @@ pub struct Judicator {
     /// Notified when a blob was put or found damaged.
     blobs_changed: Arc<Notify>,
     watchers: Arc<TaskWatchers>,
+    change_ticks: ChangeTicks,
     group_watchers: Arc<GroupWatchers>,
     live_output: Arc<LiveOutputHub>,
     partial_uploads: PartialUploads,
@@ -102,6 +105,7 @@ impl Judicator {
             report_tracker: ReportTracker::default(),
             blobs_changed: Arc::default(),
             watchers: Arc::default(),
+            change_ticks: ChangeTicks::default(),
             group_watchers: Arc::default(),
             live_output: Arc::default(),
             partial_uploads: PartialUploads::new(store.incoming_folder()),

@@ -69,7 +69,7 @@ pub use report::{
 };
 pub use retry::{FailedAttempts, MAX_PLATFORM_FAILURES, ReleaseDecision, ReleaseReason, retry_delay};
 pub use root_name::RootName;
-pub use search::{Page, SearchCursor, SortOrder, StatusCounts, TaskQuery, TaskSummary};
+pub use search::{Page, SearchCursor, SortOrder, StatusCounts, TaskCounts, TaskQuery, TaskSummary};
 pub use status::TaskStatus;
 pub use task::{
     AddTask, AddedTask, CompileStep, Content, ExecuteStep, Limits, StepCommand, Task, TaskFile, TaskFiles,

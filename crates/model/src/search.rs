@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{
-    AttemptNumber, ExecutorName, GroupName, InvalidField, Labels, OutcomeReason, TaskId, TaskIdPrefix,
-    TaskStatus, UnixTime, UserName,
+    AttemptNumber, ExecutorName, GroupName, InvalidField, Labels, LanguageName, OutcomeReason, TaskId,
+    TaskIdPrefix, TaskStatus, UnixTime, UserName,
 };
 
 /// A search for tasks in the store: filters, order and page. A task must match every filter that is set.
@@ -24,6 +24,8 @@ pub struct TaskQuery {
     /// Matches tasks that have all of these labels.
     pub labels: Labels,
     pub group: Option<GroupName>,
+    /// Matches tasks with this row of the language table.
+    pub language: Option<LanguageName>,
     /// Matches tasks that another task repeats, or those that none does.
     pub retried: Option<bool>,
     pub executor: Option<ExecutorName>,
@@ -78,6 +80,7 @@ pub struct TaskSummary {
     pub reason: Option<OutcomeReason>,
     pub labels: Labels,
     pub group: Option<GroupName>,
+    pub language: Option<LanguageName>,
     pub executor: Option<ExecutorName>,
     pub attempt: AttemptNumber,
     pub add_time: UnixTime,
@@ -100,6 +103,14 @@ impl TaskSummary {
         }
         format!("{}…", &whole[..end])
     }
+}
+
+/// How many tasks match a search, by status.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TaskCounts {
+    pub counts: StatusCounts,
+    /// Whether all tasks were examined. If not, there may be more than these.
+    pub complete: bool,
 }
 
 /// The number of tasks in the store for each status.
@@ -127,6 +138,52 @@ impl TaskQuery {
         }
     }
 
+    /// Whether it has a condition, so that it does not match every task. Order and page are none.
+    pub fn has_filter(&self) -> bool {
+        let TaskQuery {
+            ids,
+            id_prefix,
+            user,
+            statuses,
+            reasons,
+            labels,
+            group,
+            language,
+            retried,
+            executor,
+            from,
+            until,
+            text,
+            order: _,
+            limit: _,
+            after: _,
+        } = self;
+        !ids.is_empty()
+            || id_prefix.is_some()
+            || user.is_some()
+            || !statuses.is_empty()
+            || !reasons.is_empty()
+            || !labels.is_empty()
+            || group.is_some()
+            || language.is_some()
+            || retried.is_some()
+            || executor.is_some()
+            || from.is_some()
+            || until.is_some()
+            || text.is_some()
+    }
+
+    /// Refuses a query that matches every task, for a call that changes all tasks that match.
+    pub fn require_filter(&self) -> Result<(), InvalidField> {
+        match self.has_filter() {
+            true => Ok(()),
+            false => {
+                let problem = "set at least one, such as a user, a group, a label or a status";
+                Err(InvalidField::new("filter", problem))
+            }
+        }
+    }
+
     /// A number that identifies the filters and the order, but not the page.
     pub fn fingerprint(&self) -> u32 {
         let TaskQuery {
@@ -137,6 +194,7 @@ impl TaskQuery {
             reasons,
             labels,
             group,
+            language,
             retried,
             executor,
             from,
@@ -168,6 +226,9 @@ impl TaskQuery {
         }
         if let Some(retried) = retried {
             text += &format!("Retried({retried})");
+        }
+        if let Some(language) = language {
+            text += &format!("Language({language})");
         }
         // FNV-1a, because the value must be the same in every process and version. The hasher of std does not promise
         // that.
@@ -277,6 +338,46 @@ mod tests {
         };
         assert_eq!(with_prefix.fingerprint(), 0xe740_093a);
         assert_eq!(TaskQuery::default().fingerprint(), 0xeb48_8091);
+        let with_language = TaskQuery {
+            language: Some(LanguageName::new("c++").unwrap()),
+            ..TaskQuery::default()
+        };
+        assert_eq!(with_language.fingerprint(), 0);
+    }
+
+    #[test]
+    fn order_and_page_are_no_filters() {
+        let page = TaskQuery {
+            order: SortOrder::Oldest,
+            limit: 7,
+            ..TaskQuery::default()
+        };
+        assert!(!page.has_filter() && page.require_filter().is_err());
+        let labels = Labels::new([("a".to_string(), "b".to_string())].into()).unwrap();
+        for query in [
+            TaskQuery {
+                labels,
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                group: Some(GroupName::new("g").unwrap()),
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                language: Some(LanguageName::new("go").unwrap()),
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                until: Some(UnixTime(1)),
+                ..TaskQuery::default()
+            },
+            TaskQuery {
+                statuses: vec![TaskStatus::Pending],
+                ..TaskQuery::default()
+            },
+        ] {
+            assert!(query.has_filter() && query.require_filter().is_ok(), "{query:?}");
+        }
     }
 
     #[test]

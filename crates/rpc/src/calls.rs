@@ -10,8 +10,8 @@ use futures::stream::BoxStream;
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputAnswer,
-    OutputEvent, OutputRequest, Page, Report, ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskId,
-    TaskQuery, TaskStatus, TaskWait, UnixTime, UserName,
+    OutputEvent, OutputRequest, Page, Report, ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskCounts,
+    TaskId, TaskQuery, TaskStatus, TaskWait, UnixTime, UserName,
 };
 
 use crate::{CallError, cut_range};
@@ -23,6 +23,10 @@ pub type EventStream = BoxStream<'static, Result<TaskEvent, CallError>>;
 /// Hints that a judicator streams to an executor when there is work. Each item only means "report now". A hint may be
 /// lost, late or repeated; nothing depends on it.
 pub type HintStream = BoxStream<'static, Result<(), CallError>>;
+
+/// Ticks that a judicator streams to a gateway after tasks have changed, a few in a second. Each item only means "read
+/// again". A tick may be lost or repeated; nothing depends on it.
+pub type ChangeStream = BoxStream<'static, Result<(), CallError>>;
 
 /// The states of a group, as a judicator streams them to a gateway: the current one, and later ones until it is done.
 pub type GroupStateStream = BoxStream<'static, Result<GroupState, CallError>>;
@@ -50,17 +54,17 @@ pub struct CancelledTasks {
     pub next: Option<SearchCursor>,
 }
 
-/// The answer of a judicator to a request to retry a group: the new tasks.
+/// The answer of a judicator to a request to retry a group or the tasks that match a search: the new tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetriedTasks {
     pub ids: Vec<TaskId>,
     /// For the next call. One call is bounded in time and tasks; `None` when it has examined all tasks.
-    pub next: Option<GroupRetryProgress>,
+    pub next: Option<RetryProgress>,
 }
 
-/// How far a retry of a group has come at a judicator, for the call that continues it.
+/// How far a retry of many tasks has come at a judicator, for the call that continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupRetryProgress {
+pub struct RetryProgress {
     /// Only tasks that were added before this time are retried, so not those that the retry itself adds.
     pub until: UnixTime,
     /// The last task that was examined.
@@ -100,7 +104,13 @@ pub trait Calls: Send + Sync + 'static {
     async fn retry_group(
         &self,
         key: GroupKey,
-        continues: Option<GroupRetryProgress>,
+        continues: Option<RetryProgress>,
+    ) -> Result<RetriedTasks, CallError>;
+    /// Like `retry_group`, for the tasks that match the filters of the query. Its order and limit do not matter.
+    async fn retry_matching(
+        &self,
+        query: TaskQuery,
+        continues: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError>;
     /// Returns the state of the group at once, or with `wait` when all of its tasks are done or the wait is over.
     async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError>;
@@ -116,6 +126,10 @@ pub trait Calls: Send + Sync + 'static {
     /// answers has an older version.
     async fn waiting(&self, id: TaskId) -> Result<TaskWait, CallError>;
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError>;
+    /// How many tasks match the filters of the query, by status. Examines a limited number of tasks, the newest first.
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, CallError>;
+    /// Streams a tick after tasks have changed, until the judicator stops.
+    async fn changes(&self) -> Result<ChangeStream, CallError>;
     async fn stats(&self) -> Result<Stats, CallError>;
     /// The figures of the last hour or day.
     async fn history(&self, span: HistorySpan) -> Result<History, CallError>;

@@ -9,6 +9,7 @@ mod failover_order;
 mod figures;
 mod follow;
 mod live_output;
+mod many_tasks;
 mod replay;
 mod waiting;
 
@@ -20,7 +21,7 @@ use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskId, TaskQuery, TaskWait, UserName,
+    ReportAnswer, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -31,12 +32,13 @@ use self::channels::{JudicatorChannels, JudicatorConnections};
 use self::classify::{FailoverDecision, FailureCause, busy_if_unimplemented, classify_status};
 use self::replay::ReplayBudget;
 use crate::wire::{
-    GroupRetry, GroupWait, ParseMessage, encode_hash, encode_id, error_from_status, micros, parse_each, proto,
+    GroupRetry, GroupWait, MatchingRetry, ParseMessage, encode_hash, encode_id, error_from_status, micros,
+    parse_each, proto,
 };
 use crate::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
-    GroupRetryProgress, GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream,
-    OutputRequestStream, Readiness, RetriedTasks,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, ClusterSecret, EventStream,
+    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
+    RetriedTasks, RetryProgress,
 };
 
 /// How long one judicator may take to answer before the client tries the next.
@@ -150,40 +152,27 @@ impl Calls for RpcClient {
     }
 
     async fn cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError> {
-        let request: proto::Query = query.into();
-        let answer = self
-            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
-                connections.calls.cancel_matching(request).await
-            })
-            .await?;
-        parsed_answer(answer.parse())
+        many_tasks::cancel_matching(self, query).await
     }
 
     async fn retry(&self, id: TaskId, new_id: TaskId) -> Result<Task, CallError> {
-        let request = proto::RetryRequest {
-            id: encode_id(id.0),
-            new_id: encode_id(new_id.0),
-        };
-        let task = self
-            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
-                connections.calls.retry(request).await
-            })
-            .await?;
-        parsed_task(task)
+        many_tasks::retry(self, id, new_id).await
     }
 
     async fn retry_group(
         &self,
         key: GroupKey,
-        continues: Option<GroupRetryProgress>,
+        continues: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
-        let request: proto::RetryGroupRequest = GroupRetry { key, continues }.into();
-        let answer = self
-            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
-                connections.calls.retry_group(request).await
-            })
-            .await?;
-        parsed_answer(answer.parse())
+        many_tasks::retry_group(self, GroupRetry { key, continues }).await
+    }
+
+    async fn retry_matching(
+        &self,
+        query: TaskQuery,
+        continues: Option<RetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
+        many_tasks::retry_matching(self, MatchingRetry { query, continues }).await
     }
 
     async fn group(&self, key: GroupKey, wait: Option<Duration>) -> Result<GroupState, CallError> {
@@ -269,13 +258,15 @@ impl Calls for RpcClient {
     }
 
     async fn search(&self, query: TaskQuery) -> Result<Page, CallError> {
-        let request: proto::Query = query.into();
-        let page = self
-            .call(CALL_TIMEOUT, request, |mut connections, request| async move {
-                connections.calls.search(request).await
-            })
-            .await?;
-        parsed_answer(page.parse())
+        many_tasks::search(self, query).await
+    }
+
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, CallError> {
+        many_tasks::count(self, query).await
+    }
+
+    async fn changes(&self) -> Result<ChangeStream, CallError> {
+        many_tasks::changes(self).await
     }
 
     async fn stats(&self) -> Result<Stats, CallError> {

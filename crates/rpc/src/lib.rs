@@ -14,9 +14,9 @@ mod stall_timeout;
 mod wire;
 
 pub use calls::{
-    BlobFileSource, ByteStream, Calls, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
+    BlobFileSource, ByteStream, Calls, CancelledTasks, ChangeStream, EventStream, GroupStateStream,
     HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
-    TaskEvent,
+    RetryProgress, TaskEvent,
 };
 pub use client::RpcClient;
 pub use cut_range::cut_range;

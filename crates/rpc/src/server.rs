@@ -17,8 +17,8 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::stall_timeout::{STALL_TIMEOUT, fail_if_receiver_stalls, fail_if_sender_stalls};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{
-    DrainCall, GroupRetry, GroupWait, ParseMessage, parse_each, parse_form, parse_hash, parse_id, proto,
-    status_from_error,
+    DrainCall, GroupRetry, GroupWait, MatchingRetry, ParseMessage, parse_each, parse_form, parse_hash,
+    parse_id, proto, status_from_error,
 };
 use crate::{CallError, Calls, ClusterSecret};
 
@@ -113,6 +113,7 @@ impl Judicator for RpcService {
     type EventsStream = RpcStream<proto::Event>;
     type WatchStream = RpcStream<proto::Nothing>;
     type GetBlobStream = RpcStream<proto::BlobPart>;
+    type ChangesStream = RpcStream<proto::Nothing>;
     type GroupEventsStream = RpcStream<proto::GroupState>;
     type FollowStream = RpcStream<proto::OutputEvent>;
     type ServeOutputStream = RpcStream<proto::OutputRequest>;
@@ -155,6 +156,14 @@ impl Judicator for RpcService {
     ) -> RpcResult<proto::RetriedTasks> {
         let GroupRetry { key, continues } = parse(request.into_inner())?;
         encode(self.calls.retry_group(key, continues).await)
+    }
+
+    async fn retry_matching(
+        &self,
+        request: Request<proto::RetryMatchingRequest>,
+    ) -> RpcResult<proto::RetriedTasks> {
+        let MatchingRetry { query, continues } = parse(request.into_inner())?;
+        encode(self.calls.retry_matching(query, continues).await)
     }
 
     async fn group(&self, request: Request<proto::GroupRequest>) -> RpcResult<proto::GroupState> {
@@ -240,6 +249,16 @@ impl Judicator for RpcService {
     async fn search(&self, request: Request<proto::Query>) -> RpcResult<proto::Page> {
         let query = parse(request.into_inner())?;
         encode(self.calls.search(query).await)
+    }
+
+    async fn count(&self, request: Request<proto::Query>) -> RpcResult<proto::TaskCounts> {
+        let query = parse(request.into_inner())?;
+        encode(self.calls.count(query).await)
+    }
+
+    async fn changes(&self, _: Request<proto::Nothing>) -> RpcResult<Self::ChangesStream> {
+        let ticks = self.calls.changes().await.map_err(status_from_error)?;
+        self.stream(ticks, |()| proto::Nothing {})
     }
 
     async fn stats(&self, _: Request<proto::Nothing>) -> RpcResult<proto::StatsAnswer> {

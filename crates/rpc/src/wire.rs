@@ -20,7 +20,7 @@ pub(crate) mod proto {
 }
 
 pub(crate) use error_status::{error_from_status, judicator_error, status_from_error};
-pub(crate) use groups::{GroupRetry, GroupWait};
+pub(crate) use groups::{GroupRetry, GroupWait, MatchingRetry};
 pub(crate) use ids::{encode_hash, encode_id, parse_hash, parse_id};
 pub(crate) use live_output::first_answer;
 pub(crate) use nodes::DrainCall;

@@ -38,6 +38,7 @@ pub mod queued_before;
 pub mod result_blobs;
 pub mod retention;
 pub mod search;
+pub mod search_counts;
 pub mod search_scan_limit;
 pub mod tools;
 pub mod totals;
@@ -223,6 +224,12 @@ macro_rules! for_each_contract_case {
                 by_reason,
                 by_whether_it_was_retried,
                 by_all_fields_together,
+            }
+            search_counts {
+                by_language,
+                counts_match_the_tasks_by_status,
+                a_count_has_the_filters_of_a_search,
+                a_count_examines_a_bounded_number_of_tasks,
             }
             search_scan_limit {
                 a_page_examines_a_bounded_number_of_tasks,

@@ -49,7 +49,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
-    GroupState, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
+    GroupState, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskCounts, TaskForm, TaskId,
+    TaskQuery,
 };
 use supervise::{FailureWatch, Supervisor};
 use tokio::sync::broadcast;
@@ -276,6 +277,26 @@ impl TaskStore for MongoStore {
                 let permit = permit.clone();
                 let count = queued_before::queued_before(self.context.clone(), place.clone());
                 // A try continues when its caller has gone, and keeps the permit until it ends.
+                async move {
+                    let counted = count.await;
+                    drop(permit);
+                    counted
+                }
+            })
+            .await
+    }
+
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, StoreError> {
+        let limiter = match query.text {
+            Some(_) => &self.text_search_limiter,
+            None => &self.list_limiter,
+        };
+        let permit = Arc::new(limiter.acquire().await?);
+        let query = Arc::new(query);
+        RetryPolicy::new("count tasks")
+            .run(|_| {
+                let (permit, scan_limit) = (permit.clone(), self.search_scan_limit);
+                let count = search::count(self.context.clone(), query.clone(), scan_limit);
                 async move {
                     let counted = count.await;
                     drop(permit);

@@ -36,7 +36,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
-    GroupState, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId, TaskQuery,
+    GroupState, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskCounts, TaskForm, TaskId,
+    TaskQuery,
 };
 use supervise::FailureWatch;
 use tokio::sync::{Semaphore, broadcast};
@@ -227,6 +228,16 @@ impl TaskStore for SqliteStore {
     async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError> {
         self.lists
             .read(move |connection| queued_before::queued_before(connection, &place))
+            .await
+    }
+
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, StoreError> {
+        let pool = match query.text {
+            Some(_) => &self.text_searches,
+            None => &self.lists,
+        };
+        let scan_limit = self.search_scan_limit;
+        pool.read(move |connection| search::count(connection, &query, scan_limit))
             .await
     }
 

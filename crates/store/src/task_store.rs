@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage,
     GroupQuery, GroupState, Page, QueuePlace, QueuedBefore, Report, ReportAnswer, ReportSeq, SessionId,
-    StatusCounts, StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
+    StatusCounts, StoreAge, Task, TaskCounts, TaskForm, TaskId, TaskQuery, TaskSpec, TaskStatus, UnixTime,
 };
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
@@ -152,6 +152,10 @@ pub trait TaskStore: HistoryStore {
     /// Counts the queued tasks without a requirement, and those with one of the place's queue keys, that a claim takes before
     /// a task in this place: those of a higher priority, and older ones of the same. The count is limited.
     async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError>;
+
+    /// How many tasks match the filters of the query, by status. Examines as many tasks as a search does for a page, the newest
+    /// first. Its order and page do not matter.
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, StoreError>;
 
     async fn totals(&self) -> Result<TaskTotals, StoreError>;
 

@@ -52,6 +52,7 @@ mod limits;
 mod live_output;
 mod live_output_load;
 mod machine_limits;
+mod many_tasks;
 mod named_roots;
 mod node_pages;
 mod nodes;

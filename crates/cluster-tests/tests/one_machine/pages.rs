@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 use crate::harness::{SingleNode, percent_encoded};
 
 /// Every URL of the API and its methods.
-const ROUTES: [(&str, &[&str]); 24] = [
+const ROUTES: [(&str, &[&str]); 27] = [
     ("/api/v1/tasks", &["delete", "get", "post"]),
     ("/api/v1/tasks/batch", &["post"]),
+    ("/api/v1/tasks/retry", &["post"]),
+    ("/api/v1/tasks/export", &["get"]),
     ("/api/v1/tasks/{id}", &["delete", "get"]),
     ("/api/v1/tasks/{id}/events", &["get"]),
+    ("/api/v1/tasks/{id}/waiting", &["get"]),
     ("/api/v1/tasks/{id}/{step}/{output}", &["get"]),
     ("/api/v1/tasks/{id}/files/{path}", &["get"]),
     ("/api/v1/tasks/{id}/files.zip", &["get"]),

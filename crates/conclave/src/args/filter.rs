@@ -3,8 +3,11 @@
 use anyhow::{Result, anyhow};
 use api::parse_time;
 use clap::Args;
-use model::{ExecutorName, GroupName, Labels, OutcomeReason, TaskQuery, TaskStatus, UnixTime, UserName};
+use model::{
+    ExecutorName, GroupName, Labels, LanguageName, OutcomeReason, TaskQuery, TaskStatus, UnixTime, UserName,
+};
 
+use super::task::language_name;
 use super::task_set::{group_name, parse_label};
 use super::{executor_name, user_name};
 
@@ -26,6 +29,9 @@ pub(crate) struct TaskFilterFlags {
     /// Only tasks of this group
     #[arg(long, value_name = "NAME", value_parser = group_name)]
     group: Option<GroupName>,
+    /// Only tasks of this language, by its name or an alias
+    #[arg(long, value_name = "NAME", value_parser = language_name)]
+    language: Option<LanguageName>,
     /// Only tasks that this executor holds
     #[arg(long, value_name = "NAME", value_parser = executor_name)]
     executor: Option<ExecutorName>,
@@ -55,6 +61,9 @@ pub(crate) struct CancelFilterFlags {
     /// Cancel the tasks with this label; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label, conflicts_with = "ids")]
     label: Vec<(String, String)>,
+    /// Cancel the tasks of this language, by its name or an alias
+    #[arg(long, value_name = "NAME", value_parser = language_name, conflicts_with = "ids")]
+    language: Option<LanguageName>,
 }
 
 impl TaskFilterFlags {
@@ -65,6 +74,7 @@ impl TaskFilterFlags {
             reasons: self.reason.clone(),
             labels: labels(&self.label)?,
             group: self.group.clone(),
+            language: self.language.clone(),
             executor: self.executor.clone(),
             from: self.from,
             until: self.until,
@@ -82,6 +92,7 @@ impl CancelFilterFlags {
             statuses: self.status.clone(),
             labels: labels(&self.label)?,
             group: self.group.clone(),
+            language: self.language.clone(),
             ..TaskQuery::default()
         };
         Ok((query != TaskQuery::default()).then_some(query))

@@ -236,7 +236,7 @@ pub(crate) fn user_name(text: &str) -> Result<UserName, NameError> {
     UserName::new(text)
 }
 
-fn language_name(text: &str) -> Result<LanguageName, NameError> {
+pub(crate) fn language_name(text: &str) -> Result<LanguageName, NameError> {
     LanguageName::new(text)
 }
 

@@ -14,7 +14,7 @@ use crate::print::{OutputFormat, Stdout, confirm, print_message};
 pub(crate) struct CancelArgs {
     /// Ids of the tasks, or prefixes of them
     #[arg(
-        required_unless_present_any = ["group", "user", "status", "label"],
+        required_unless_present_any = ["group", "user", "status", "label", "language"],
         value_name = "ID",
         value_parser = task_ref
     )]

@@ -1,8 +1,5 @@
 //! `conclave export`: writes the results of many tasks as CSV or JSON Lines, one row for each task.
 
-mod csv;
-mod row;
-
 use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -10,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use api::{HttpClient, TaskSummary};
+use api::{ExportedTask, HttpClient, TaskSummary};
 use clap::ValueEnum;
 use futures::{StreamExt, TryStreamExt};
 use model::{SortOrder, TaskQuery};
 
 use crate::args::{ClientFlags, TaskFilterFlags};
 use crate::print::{OutputFormat, print_message};
-use row::ExportedTask;
 
 /// The arguments of `conclave export`.
 #[derive(clap::Args, Debug)]
@@ -101,7 +97,7 @@ async fn export(
     client: &HttpClient,
 ) -> Result<u64> {
     if format == ExportFormat::Csv {
-        csv::write_row(&mut out, ExportedTask::COLUMNS.map(csv::exact))?;
+        write!(out, "{}", ExportedTask::csv_heading())?;
     }
     let mut count = 0;
     loop {
@@ -111,7 +107,7 @@ async fn export(
             .buffered(CONCURRENT_REQUESTS);
         while let Some(task) = tasks.try_next().await? {
             match format {
-                ExportFormat::Csv => csv::write_row(&mut out, task.csv_cells())?,
+                ExportFormat::Csv => write!(out, "{}", task.to_csv_row())?,
                 ExportFormat::Jsonl => writeln!(out, "{}", serde_json::to_string(&task)?)?,
             }
             count += 1;

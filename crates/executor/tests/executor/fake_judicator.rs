@@ -9,12 +9,12 @@ use model::{
     AddTask, AddedTask, Assignment, AttemptId, BlobHash, DrainReason, ExecutorName, ExecutorState,
     FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState,
     Language, OutputRequest, Page, Report, ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats,
-    Task, TaskId, TaskQuery, TaskWait, UserName,
+    Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, EventStream, GroupRetryProgress,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, EventStream,
     GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
-    RetriedTasks,
+    RetriedTasks, RetryProgress,
 };
 use tokio::sync::mpsc;
 
@@ -143,11 +143,23 @@ impl Calls for FakeTestJudicator {
         unreachable!()
     }
 
-    async fn retry_group(
+    async fn retry_group(&self, _: GroupKey, _: Option<RetryProgress>) -> Result<RetriedTasks, CallError> {
+        unreachable!()
+    }
+
+    async fn retry_matching(
         &self,
-        _: GroupKey,
-        _: Option<GroupRetryProgress>,
+        _: TaskQuery,
+        _: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
+        unreachable!()
+    }
+
+    async fn count(&self, _: TaskQuery) -> Result<TaskCounts, CallError> {
+        unreachable!()
+    }
+
+    async fn changes(&self) -> Result<ChangeStream, CallError> {
         unreachable!()
     }
 

@@ -55,6 +55,7 @@ fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
         ("post", "/api/v1/groups/{group}/retry") => (&GUARDED, &[404, 422]),
         ("post", "/api/v1/executors/{name}/drain") => (&GUARDED, &[400, 404, 408, 413, 415, 422]),
         ("post", "/api/v1/executors/{name}/resume") => (&GUARDED, &[404, 422]),
+        ("post", "/api/v1/tasks/retry") => (&GUARDED, &[422]),
         ("post", _) => (&GUARDED, &[400, 408, 409, 413, 415, 422]),
         ("put", _) => (&GUARDED, &[400, 404, 408, 413, 422]),
         ("delete", "/api/v1/tasks") => (&GUARDED, &[422]),
@@ -63,7 +64,9 @@ fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
         ("get", "/api/v1/tasks/{id}/files/{path}" | "/api/v1/tasks/{id}/{step}/{output}") => {
             (&GUARDED, &[404, 416, 422])
         }
-        ("get", "/api/v1/tasks" | "/api/v1/groups" | "/api/v1/history") => (&GUARDED, &[422]),
+        ("get", "/api/v1/tasks" | "/api/v1/groups" | "/api/v1/history" | "/api/v1/tasks/export") => {
+            (&GUARDED, &[422])
+        }
         (_, path) if path.contains('{') => (&GUARDED, &[404, 422]),
         _ => (&GUARDED, &[]),
     };

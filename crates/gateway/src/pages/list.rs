@@ -218,6 +218,7 @@ mod tests {
             reason: Some(model::OutcomeReason::TimeLimit),
             labels: Labels::new([("hw".into(), "3 a".into())].into()).unwrap(),
             group: Some(model::GroupName::new("g").unwrap()),
+            language: None,
             executor: None,
             attempt: model::AttemptNumber(1),
             add_time: UnixTime(0),

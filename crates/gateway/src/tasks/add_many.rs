@@ -135,6 +135,7 @@ fn new_summary(add: &AddTask) -> TaskSummary {
         reason: None,
         labels: add.spec.labels.clone(),
         group: add.spec.group.clone(),
+        language: add.spec.language.clone(),
         executor: None,
         attempt: AttemptNumber::default(),
         add_time: model::UnixTime::default(),

@@ -30,6 +30,7 @@ use crate::request_error::RequestError;
         ("reason" = Option<Vec<api::schema::Reason>>, Query, style = Form, explode = false, description = "Any of these reasons of the last step, separated by commas", example = json!(["time_limit"])),
         ("label" = Option<Vec<api::schema::Label>>, Query, style = Form, explode = true, max_items = 16, description = "A label as `key:value`; give the parameter once for each label"),
         ("group" = Option<api::schema::GroupName>, Query, description = "The group of the task"),
+        ("language" = Option<api::schema::LanguageName>, Query, description = "The language of the task"),
         ("retried" = Option<api::schema::Flag>, Query, description = "Whether another task repeats it"),
         ("executor" = Option<api::schema::ExecutorName>, Query, description = "The executor to which the task is assigned"),
         ("from" = Option<api::schema::Time>, Query, description = "Added at or after this time, RFC 3339", example = "2026-01-31T12:00:00Z"),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use model::{InvalidField, SearchCursor, SortOrder, TaskQuery, TaskStatus};
+use model::{SearchCursor, SortOrder, TaskQuery, TaskStatus};
 use rpc::{CallError, CancelledTasks};
 use store::MAX_CANCELLED_AT_ONCE;
 use tokio::time::Instant;
@@ -17,10 +17,8 @@ impl Judicator {
     /// Goes from the newest task to the oldest, so that tasks added meanwhile do not keep the call going.
     pub(super) async fn on_cancel_matching(&self, query: TaskQuery) -> Result<CancelledTasks, CallError> {
         query.check()?;
-        if !has_filter(&query) {
-            let problem = "set at least one, such as a user, a group, a label or a status";
-            return Err(InvalidField::new("filter", problem).into());
-        }
+        query.require_filter()?;
+        let query = self.with_language_name(query);
         let mut answer = CancelledTasks {
             cancelled: 0,
             next: None,
@@ -74,38 +72,6 @@ impl Judicator {
     }
 }
 
-fn has_filter(query: &TaskQuery) -> bool {
-    let TaskQuery {
-        ids,
-        id_prefix,
-        user,
-        statuses,
-        reasons,
-        labels,
-        group,
-        retried,
-        executor,
-        from,
-        until,
-        text,
-        order: _,
-        limit: _,
-        after: _,
-    } = query;
-    !ids.is_empty()
-        || id_prefix.is_some()
-        || user.is_some()
-        || !statuses.is_empty()
-        || !reasons.is_empty()
-        || labels.iter().next().is_some()
-        || group.is_some()
-        || retried.is_some()
-        || executor.is_some()
-        || from.is_some()
-        || until.is_some()
-        || text.is_some()
-}
-
 /// The statuses among these that a task can be cancelled in; no status stands for all.
 fn open_statuses(statuses: &[TaskStatus]) -> Vec<TaskStatus> {
     let is_meant = |status: &TaskStatus| statuses.is_empty() || statuses.contains(status);
@@ -115,40 +81,7 @@ fn open_statuses(statuses: &[TaskStatus]) -> Vec<TaskStatus> {
 
 #[cfg(test)]
 mod tests {
-    use model::{GroupName, Labels, UnixTime};
-
     use super::*;
-
-    #[test]
-    fn order_and_page_are_no_filters() {
-        let page = TaskQuery {
-            order: SortOrder::Oldest,
-            limit: 7,
-            ..TaskQuery::default()
-        };
-        assert!(!has_filter(&page));
-        let labels = Labels::new([("a".to_string(), "b".to_string())].into()).unwrap();
-        for query in [
-            TaskQuery {
-                labels,
-                ..TaskQuery::default()
-            },
-            TaskQuery {
-                group: Some(GroupName::new("g").unwrap()),
-                ..TaskQuery::default()
-            },
-            TaskQuery {
-                until: Some(UnixTime(1)),
-                ..TaskQuery::default()
-            },
-            TaskQuery {
-                statuses: vec![TaskStatus::Pending],
-                ..TaskQuery::default()
-            },
-        ] {
-            assert!(has_filter(&query), "{query:?}");
-        }
-    }
 
     #[test]
     fn only_tasks_that_are_not_done_are_searched_for() {

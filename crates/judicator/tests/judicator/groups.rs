@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use model::{AddTask, BlobHash, Content, GroupQuery, TaskId, TaskQuery, TaskSpec, TaskStatus};
-use rpc::{CallError, Calls, CancelledTasks, GroupRetryProgress};
+use rpc::{CallError, Calls, CancelledTasks, RetryProgress};
 use store::ChangeEvent;
 use tokio::time::Instant;
 
@@ -186,7 +186,7 @@ async fn a_continued_retry_leaves_the_tasks_of_the_call_before() {
     let added = judicator.get(first.ids[0], None).await.unwrap().add_time;
     // The new tasks fail before the request goes on.
     fail_all().await;
-    let begun = GroupRetryProgress {
+    let begun = RetryProgress {
         until: added,
         after: None,
     };

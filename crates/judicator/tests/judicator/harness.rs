@@ -13,8 +13,8 @@ use judicator::{Judicator, JudicatorOptions};
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage,
     GroupQuery, GroupState, HistoryMinute, LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand,
-    StoreAge, Task, TaskForm, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime,
-    UserName,
+    StoreAge, Task, TaskCounts, TaskForm, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus,
+    TaskSummary, UnixTime, UserName,
 };
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, EndsWithoutResult, HandledReport, HistoryStore,
@@ -189,6 +189,9 @@ impl TaskStore for FaultyStore {
             complete: false,
         })
     }
+    async fn count(&self, _: TaskQuery) -> Result<TaskCounts, StoreError> {
+        unused()
+    }
     async fn totals(&self) -> Result<TaskTotals, StoreError> {
         unused()
     }
@@ -324,6 +327,7 @@ fn summary() -> TaskSummary {
         reason: None,
         labels: task.spec.labels,
         group: None,
+        language: None,
         executor: None,
         attempt: task.attempt,
         add_time: task.add_time,

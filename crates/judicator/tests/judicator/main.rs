@@ -14,6 +14,7 @@ mod harness;
 mod history;
 mod languages;
 mod live_output;
+mod many_tasks;
 mod readiness;
 mod remote_calls;
 mod repeated_add;

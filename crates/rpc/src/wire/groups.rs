@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use model::{GroupKey, GroupPage, GroupQuery, GroupState, InvalidField, StatusCounts, UnixTime};
+use model::{GroupKey, GroupPage, GroupQuery, GroupState, InvalidField, StatusCounts, TaskQuery, UnixTime};
 
 use super::ids::{encode_id, parse_group, parse_id, parse_user};
 use super::{
     ParseMessage, micros, parse_known, parse_known_text, parse_optional, parse_required, parse_text, proto,
 };
-use crate::{CancelledTasks, GroupRetryProgress, RetriedTasks};
+use crate::{CancelledTasks, RetriedTasks, RetryProgress};
 
 /// A request for the state of a group, with the time for which the caller wants to wait until the group is done.
 pub(crate) struct GroupWait {
@@ -35,7 +35,31 @@ impl ParseMessage<GroupWait> for proto::GroupRequest {
 /// A request to retry a group, or to continue with that.
 pub(crate) struct GroupRetry {
     pub(crate) key: GroupKey,
-    pub(crate) continues: Option<GroupRetryProgress>,
+    pub(crate) continues: Option<RetryProgress>,
+}
+
+/// A request to retry the tasks that match a search, or to continue with that.
+pub(crate) struct MatchingRetry {
+    pub(crate) query: TaskQuery,
+    pub(crate) continues: Option<RetryProgress>,
+}
+
+impl From<MatchingRetry> for proto::RetryMatchingRequest {
+    fn from(request: MatchingRetry) -> Self {
+        proto::RetryMatchingRequest {
+            query: Some(request.query.into()),
+            continues: request.continues.map(Into::into),
+        }
+    }
+}
+
+impl ParseMessage<MatchingRetry> for proto::RetryMatchingRequest {
+    fn parse(self) -> Result<MatchingRetry, InvalidField> {
+        Ok(MatchingRetry {
+            query: parse_required("query", self.query)?,
+            continues: parse_optional("continues", self.continues)?,
+        })
+    }
 }
 
 impl From<GroupRetry> for proto::RetryGroupRequest {
@@ -59,8 +83,8 @@ impl ParseMessage<GroupRetry> for proto::RetryGroupRequest {
     }
 }
 
-impl From<GroupRetryProgress> for proto::GroupRetryProgress {
-    fn from(progress: GroupRetryProgress) -> Self {
+impl From<RetryProgress> for proto::GroupRetryProgress {
+    fn from(progress: RetryProgress) -> Self {
         proto::GroupRetryProgress {
             until: progress.until.0,
             after: progress.after.map(|cursor| cursor.to_string()),
@@ -68,10 +92,10 @@ impl From<GroupRetryProgress> for proto::GroupRetryProgress {
     }
 }
 
-impl ParseMessage<GroupRetryProgress> for proto::GroupRetryProgress {
-    fn parse(self) -> Result<GroupRetryProgress, InvalidField> {
+impl ParseMessage<RetryProgress> for proto::GroupRetryProgress {
+    fn parse(self) -> Result<RetryProgress, InvalidField> {
         let after = self.after.map(|cursor| parse_text("after", &cursor));
-        Ok(GroupRetryProgress {
+        Ok(RetryProgress {
             until: UnixTime(self.until),
             after: after.transpose()?,
         })

@@ -1,12 +1,14 @@
-use model::{AttemptNumber, InvalidField, Page, TaskQuery, TaskSummary, UnixTime};
+use model::{AttemptNumber, InvalidField, Page, StatusCounts, TaskCounts, TaskQuery, TaskSummary, UnixTime};
 
-use super::ids::{encode_id, parse_executor, parse_group, parse_id, parse_user};
+use super::ids::{encode_id, parse_executor, parse_group, parse_id, parse_language, parse_user};
 use super::task::{encode_labels, parse_labels};
 use super::{ParseMessage, parse_known, parse_known_text, parse_text, proto};
 use crate::TaskEvent;
 
 impl From<TaskQuery> for proto::Query {
     fn from(query: TaskQuery) -> Self {
+        let is_strict = query.language.is_some();
+        let order = |wanted: bool| wanted.then(|| query.order.to_string());
         proto::Query {
             ids: query.ids.into_iter().map(|id| encode_id(id.0)).collect(),
             id_prefix: query.id_prefix.map(|prefix| prefix.to_string()),
@@ -20,11 +22,13 @@ impl From<TaskQuery> for proto::Query {
             labels: encode_labels(query.labels),
             group: query.group.map(|name| name.to_string()),
             retried: query.retried,
+            language: query.language.map(|name| name.to_string()),
             executor: query.executor.map(|name| name.to_string()),
             from: query.from.map(|time| time.0),
             until: query.until.map(|time| time.0),
             text: query.text,
-            order: query.order.to_string(),
+            order: order(!is_strict).unwrap_or_default(),
+            strict_order: order(is_strict),
             limit: u32::try_from(query.limit).unwrap_or(u32::MAX),
             after: query.after.map(|cursor| cursor.to_string()),
         }
@@ -56,12 +60,13 @@ impl ParseMessage<TaskQuery> for proto::Query {
                 .collect::<Result<_, _>>()?,
             labels: parse_labels(self.labels)?,
             group: self.group.map(parse_group).transpose()?,
+            language: self.language.map(parse_language).transpose()?,
             retried: self.retried,
             executor: self.executor.map(parse_executor).transpose()?,
             from: self.from.map(UnixTime),
             until: self.until.map(UnixTime),
             text: self.text,
-            order: parse_text("order", &self.order)?,
+            order: parse_text("order", self.strict_order.as_ref().unwrap_or(&self.order))?,
             limit: self.limit as usize,
             after: self
                 .after
@@ -91,6 +96,34 @@ impl ParseMessage<Page> for proto::Page {
     }
 }
 
+impl From<TaskCounts> for proto::TaskCounts {
+    fn from(counts: TaskCounts) -> Self {
+        let count = |(status, tasks): (model::TaskStatus, u64)| proto::Count {
+            status: status.to_string(),
+            tasks,
+        };
+        proto::TaskCounts {
+            counts: counts.counts.into_iter().map(count).collect(),
+            incomplete: !counts.complete,
+        }
+    }
+}
+
+impl ParseMessage<TaskCounts> for proto::TaskCounts {
+    fn parse(self) -> Result<TaskCounts, InvalidField> {
+        let count =
+            |count: proto::Count| Some((parse_known_text("counts.status", &count.status)?, count.tasks));
+        Ok(TaskCounts {
+            counts: self
+                .counts
+                .into_iter()
+                .filter_map(count)
+                .collect::<StatusCounts>(),
+            complete: !self.incomplete,
+        })
+    }
+}
+
 impl From<TaskSummary> for proto::Brief {
     fn from(brief: TaskSummary) -> Self {
         proto::Brief {
@@ -102,6 +135,7 @@ impl From<TaskSummary> for proto::Brief {
             reason: brief.reason.map(|reason| reason.to_string()),
             labels: encode_labels(brief.labels),
             group: brief.group.map(|name| name.to_string()),
+            language: brief.language.map(|name| name.to_string()),
             executor: brief.executor.map(|name| name.to_string()),
             attempt: brief.attempt.0,
             add_time: brief.add_time.0,
@@ -124,6 +158,7 @@ impl ParseMessage<TaskSummary> for proto::Brief {
                 .and_then(|reason| parse_known_text("tasks.reason", &reason)),
             labels: parse_labels(self.labels)?,
             group: self.group.map(parse_group).transpose()?,
+            language: self.language.map(parse_language).transpose()?,
             executor: self.executor.map(parse_executor).transpose()?,
             attempt: AttemptNumber(self.attempt),
             add_time: UnixTime(self.add_time),
@@ -171,6 +206,7 @@ mod tests {
             reasons: vec![model::OutcomeReason::TimeLimit],
             labels: model::Labels::new([("a".to_string(), "b".to_string())].into()).unwrap(),
             group: Some(model::GroupName::new("sweep").unwrap()),
+            language: Some(model::LanguageName::new("c++").unwrap()),
             retried: Some(false),
             executor: Some(ExecutorName::new("e-1").unwrap()),
             from: Some(UnixTime(1)),
@@ -186,7 +222,31 @@ mod tests {
             fingerprint: query.fingerprint(),
         });
         let sent: proto::Query = query.clone().into();
+        // Judicators that do not know languages must refuse the query, not leave the condition out.
+        assert_eq!(
+            (sent.order.as_str(), sent.strict_order.as_deref()),
+            ("", Some("oldest"))
+        );
+        assert_eq!(ParseMessage::<TaskQuery>::parse(sent), Ok(query.clone()));
+        query.language = None;
+        let sent: proto::Query = query.clone().into();
+        assert_eq!(
+            (sent.order.as_str(), sent.strict_order.as_deref()),
+            ("oldest", None)
+        );
         assert_eq!(ParseMessage::<TaskQuery>::parse(sent), Ok(query));
+    }
+
+    #[test]
+    fn counts_keep_their_complete_flag() {
+        for complete in [true, false] {
+            let counts = TaskCounts {
+                counts: [(TaskStatus::Pending, 7)].into(),
+                complete,
+            };
+            let sent: proto::TaskCounts = counts.clone().into();
+            assert_eq!(ParseMessage::<TaskCounts>::parse(sent), Ok(counts));
+        }
     }
 
     #[test]

@@ -10,12 +10,13 @@ use futures::{StreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
     GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page,
-    Report, ReportAnswer, SessionId, Stats, StatusCounts, Task, TaskId, TaskQuery, TaskWait, UserName,
+    Report, ReportAnswer, SessionId, Stats, StatusCounts, Task, TaskCounts, TaskId, TaskQuery, TaskWait,
+    UserName,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ClusterSecret, EventStream,
-    GroupRetryProgress, GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream,
-    OutputRequestStream, Readiness, RetriedTasks, RpcClient, serve,
+    BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, ClusterSecret, EventStream,
+    GroupStateStream, HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness,
+    RetriedTasks, RetryProgress, RpcClient, serve,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -109,11 +110,20 @@ impl Calls for FaultyJudicator {
     async fn retry(&self, _: TaskId, _: TaskId) -> Result<Task, CallError> {
         unused()
     }
-    async fn retry_group(
+    async fn retry_group(&self, _: GroupKey, _: Option<RetryProgress>) -> Result<RetriedTasks, CallError> {
+        unused()
+    }
+    async fn retry_matching(
         &self,
-        _: GroupKey,
-        _: Option<GroupRetryProgress>,
+        _: TaskQuery,
+        _: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
+        unused()
+    }
+    async fn count(&self, _: TaskQuery) -> Result<TaskCounts, CallError> {
+        unused()
+    }
+    async fn changes(&self) -> Result<ChangeStream, CallError> {
         unused()
     }
     async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {

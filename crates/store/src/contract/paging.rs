@@ -230,6 +230,7 @@ pub async fn the_page_length_is_bounded(store: Arc<dyn TaskStore>) {
         reason: None,
         labels: task.spec.labels,
         group: task.spec.group,
+        language: task.spec.language,
         executor: task.executor,
         attempt: task.attempt,
         add_time: task.add_time,

@@ -1,6 +1,9 @@
 //! Searches: scans an index in sort order until the page is full or the scan limit is reached.
 
 mod conditions;
+mod counts;
+
+pub(super) use counts::count;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -288,6 +288,7 @@ pub(super) fn summary(document: &TaskDocument) -> Result<TaskSummary, MongoFailu
         reason: document.reason()?,
         labels: document.labels()?,
         group: document.group_key()?.map(|key| key.group),
+        language: document.requires()?.language,
         executor: document.executor.clone().map(executor_name).transpose()?,
         attempt: AttemptNumber(to_u32("attempt", document.attempt)?),
         add_time: UnixTime(document.add_time),

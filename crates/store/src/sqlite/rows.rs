@@ -116,9 +116,9 @@ pub(super) fn task(
 /// The columns that `read_summary` reads, after the first one, which is `seq`.
 pub(super) const SUMMARY_COLUMNS: &str =
     "id, user, priority, command, status, executor, attempt, start_time, finish_time,
-    compile, session, lost, given, platform_losses, reason, labels, grp";
+    compile, session, lost, given, platform_losses, reason, labels, grp, needs";
 /// The column after them, which a search adds: whether the task matches.
-pub(super) const MATCHES_COLUMN: usize = 18;
+pub(super) const MATCHES_COLUMN: usize = 19;
 
 /// Also checks the columns that a summary does not show: a task that is unreadable for another operation is on no list.
 pub(super) fn read_summary(row: &Row<'_>) -> rusqlite::Result<TaskSummary> {
@@ -136,6 +136,7 @@ pub(super) fn read_summary(row: &Row<'_>) -> rusqlite::Result<TaskSummary> {
         reason: read_optional(row, 15)?,
         labels: row.get::<_, SqlValue<Labels>>(16)?.0,
         group: read_optional(row, 17)?,
+        language: row.get::<_, SqlValue<ToolRequirement>>(18)?.0.language,
         executor: read_optional(row, 6)?,
         attempt: row.get::<_, SqlValue<AttemptNumber>>(7)?.0,
         start_time: read_optional(row, 8)?,

@@ -1,7 +1,10 @@
 //! Searches tasks. A search scans an index in the order of the results, and stops when the page is full or a bound is
 //! reached.
 
+mod counts;
 mod statement;
+
+pub(super) use counts::count;
 
 use std::time::{Duration, Instant};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
-    GroupState, HistoryMinute, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskForm, TaskId,
-    TaskQuery, UnixTime,
+    GroupState, HistoryMinute, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskCounts, TaskForm,
+    TaskId, TaskQuery, UnixTime,
 };
 use store::mongo::MongoStore;
 use store::{
@@ -105,6 +105,10 @@ impl TaskStore for AlternatingStores {
 
     async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError> {
         self.next().queued_before(place).await
+    }
+
+    async fn count(&self, query: TaskQuery) -> Result<TaskCounts, StoreError> {
+        self.next().count(query).await
     }
 
     async fn totals(&self) -> Result<TaskTotals, StoreError> {

@@ -10,11 +10,11 @@ use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, BlobHash, Content, DrainReason, ExecutorName, ExecutorState,
     FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, Language, Page, Report,
-    SessionId, Stats, Task, TaskId, TaskQuery, TaskWait, UserName,
+    SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
-    BlobFileSource, ByteStream, CancelledTasks, EventStream, GroupRetryProgress, GroupStateStream,
-    HintStream, OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks,
+    BlobFileSource, ByteStream, CancelledTasks, ChangeStream, EventStream, GroupStateStream, HintStream,
+    OutputAnswerStream, OutputEventStream, OutputRequestStream, Readiness, RetriedTasks, RetryProgress,
 };
 use tokio::sync::oneshot;
 
@@ -263,11 +263,23 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
         unreachable!()
     }
 
-    async fn retry_group(
+    async fn retry_group(&self, _: GroupKey, _: Option<RetryProgress>) -> Result<RetriedTasks, CallError> {
+        unreachable!()
+    }
+
+    async fn retry_matching(
         &self,
-        _: GroupKey,
-        _: Option<GroupRetryProgress>,
+        _: TaskQuery,
+        _: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
+        unreachable!()
+    }
+
+    async fn count(&self, _: TaskQuery) -> Result<TaskCounts, CallError> {
+        unreachable!()
+    }
+
+    async fn changes(&self) -> Result<ChangeStream, CallError> {
         unreachable!()
     }
 

@@ -111,6 +111,7 @@ mod tests {
             reason: None,
             labels: Labels::default(),
             group: Some(key().group),
+            language: None,
             executor: None,
             attempt: AttemptNumber(1),
             add_time: UnixTime(0),

@@ -44,6 +44,11 @@ impl SearchConditions {
             let reasons: Vec<_> = query.reasons.iter().map(ToBson::to_bson).collect();
             require(false, doc! { "reason": { "$in": reasons } });
         }
+        if let Some(language) = &query.language {
+            // `ROOT/LANGUAGE`; no name has a slash.
+            let ending = format!("/{}$", escape_regex(language.as_str()));
+            require(false, doc! { "needs": { "$regex": ending } });
+        }
         match query.retried {
             Some(true) => require(false, doc! { "retried": true }),
             Some(false) => require(false, doc! { "retried": { "$ne": true } }),
@@ -81,6 +86,18 @@ impl SearchConditions {
             residual_conditions,
         }
     }
+}
+
+/// A regular expression that matches this text only.
+fn escape_regex(text: &str) -> String {
+    let mut escaped = String::with_capacity(2 * text.len());
+    for character in text.chars() {
+        if !character.is_alphanumeric() {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
 }
 
 /// The condition for tasks behind the query's cursor.

@@ -19,24 +19,30 @@ pub(super) struct SearchStatement {
 
 impl SearchStatement {
     pub(super) fn of(query: &TaskQuery, index: &SearchIndex) -> SearchStatement {
+        SearchStatement::with_columns(query, index, SUMMARY_COLUMNS)
+    }
+
+    /// The columns must begin with the id. The add time precedes them.
+    pub(super) fn with_columns(query: &TaskQuery, index: &SearchIndex, columns: &str) -> SearchStatement {
         let mut parameters = SqlParameters::default();
+        let scan = (query, index);
         let selects: Vec<_> = match index {
             SearchIndex::Ids => {
                 let ids = parameters.add_list(&query.ids, |id: &TaskId| SqlValue(*id));
-                vec![select(query, index, format!("id IN ({ids})"), &mut parameters)]
+                vec![select(scan, columns, format!("id IN ({ids})"), &mut parameters)]
             }
             SearchIndex::IdRange => {
                 let prefix = query.id_prefix.as_ref();
                 let first = parameters.add(&prefix.map(|prefix| SqlValue(prefix.first())));
                 let last = parameters.add(&prefix.map(|prefix| SqlValue(prefix.last())));
                 let range = format!("id >= {first} AND id <= {last}");
-                vec![select(query, index, range, &mut parameters)]
+                vec![select(scan, columns, range, &mut parameters)]
             }
             SearchIndex::Executor => {
                 let executor = parameters.add(&query.executor.as_ref().map(SqlValue));
                 vec![select(
-                    query,
-                    index,
+                    scan,
+                    columns,
                     format!("executor = {executor}"),
                     &mut parameters,
                 )]
@@ -48,7 +54,7 @@ impl SearchStatement {
                     Some(user) => format!("user = {user} AND grp = {group}"),
                     None => format!("grp = {group}"),
                 };
-                vec![select(query, index, group, &mut parameters)]
+                vec![select(scan, columns, group, &mut parameters)]
             }
             SearchIndex::Label => {
                 let (key, value) = query.labels.iter().next().unwrap_or_default();
@@ -58,21 +64,21 @@ impl SearchStatement {
                     Some(user) => format!("owner = {user} AND key = {key} AND value = {value}"),
                     None => format!("key = {key} AND value = {value}"),
                 };
-                vec![select(query, index, label, &mut parameters)]
+                vec![select(scan, columns, label, &mut parameters)]
             }
             SearchIndex::User => {
                 let user = parameters.add(&query.user.as_ref().map(SqlValue));
-                vec![select(query, index, format!("user = {user}"), &mut parameters)]
+                vec![select(scan, columns, format!("user = {user}"), &mut parameters)]
             }
             // SQLite merges the selects, and reads no further than the caller does.
             SearchIndex::Statuses(statuses) => statuses
                 .iter()
                 .map(|status| {
                     let status = parameters.add(&SqlValue(*status));
-                    select(query, index, format!("status = {status}"), &mut parameters)
+                    select(scan, columns, format!("status = {status}"), &mut parameters)
                 })
                 .collect(),
-            SearchIndex::All => vec![select(query, index, "1".into(), &mut parameters)],
+            SearchIndex::All => vec![select(scan, columns, "1".into(), &mut parameters)],
         };
         let direction = match query.order {
             SortOrder::Oldest => "ASC",
@@ -97,7 +103,12 @@ impl SearchStatement {
 }
 
 /// `indexed` is the condition that the index answers.
-fn select(query: &TaskQuery, index: &SearchIndex, indexed: String, parameters: &mut SqlParameters) -> String {
+fn select(
+    (query, index): (&TaskQuery, &SearchIndex),
+    columns: &str,
+    indexed: String,
+    parameters: &mut SqlParameters,
+) -> String {
     let mut range = vec![indexed];
     let add_time = add_time_column(index);
     // The add time is the key of the table, so every index except the one on ids ends with it.
@@ -121,7 +132,7 @@ fn select(query: &TaskQuery, index: &SearchIndex, indexed: String, parameters: &
     filters.push("1".into());
     let (range, filters) = (range.join(" AND "), filters.join(" AND "));
     let table = indexed_table(query, index);
-    format!("SELECT {add_time}, {SUMMARY_COLUMNS}, {filters} FROM {table} WHERE {range}")
+    format!("SELECT {add_time}, {columns}, {filters} AS matches FROM {table} WHERE {range}")
 }
 
 /// The conditions that the index does not answer. They are a column and not part of `WHERE`, so that the caller can
@@ -151,6 +162,11 @@ fn filters(query: &TaskQuery, index: &SearchIndex, parameters: &mut SqlParameter
         let reasons = parameters.add_list(&query.reasons, |reason: &OutcomeReason| SqlValue(*reason));
         // The comparison of a missing reason is null.
         filters.push(format!("(reason IN ({reasons})) IS TRUE"));
+    }
+    if let Some(language) = &query.language {
+        // `ROOT/LANGUAGE`, or nothing; no name has a slash.
+        let language = parameters.add(&language.as_str());
+        filters.push(format!("substr(needs, instr(needs, '/') + 1) = {language}"));
     }
     if let Some(retried) = query.retried {
         filters.push(format!("retried = {}", parameters.add(&retried)));

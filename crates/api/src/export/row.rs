@@ -1,14 +1,15 @@
 //! One row of an export: a task and how its last step ended.
 
-use api::{FilesLeftOut, KeptFile, Task, TaskSummary, format_time};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::csv::{CsvCell, exact, optional, user_text};
+use serde::Serialize;
 
-/// A task as `conclave export` writes it. `--format csv` has the fields up to `command`, `--format jsonl` all of them.
+use super::csv::{CsvCell, exact, optional, row, user_text};
+use crate::{FilesLeftOut, KeptFile, Task, TaskSummary, format_time};
+
+/// A task as a row of an export: a CSV file has the fields of `CSV_COLUMNS`, the JSON Lines of `conclave export` have all.
 #[derive(Debug, Serialize)]
-pub(super) struct ExportedTask {
+pub struct ExportedTask {
     id: String,
     status: String,
     reason: Option<String>,
@@ -28,6 +29,7 @@ pub(super) struct ExportedTask {
     group: Option<String>,
     labels: BTreeMap<String, String>,
     command: String,
+    language: Option<String>,
     /// The outputs of the last step that ran, at most their first 64 KiB.
     stdout: Option<String>,
     stdout_bytes: Option<u64>,
@@ -41,7 +43,7 @@ pub(super) struct ExportedTask {
 }
 
 impl ExportedTask {
-    pub(super) const COLUMNS: [&str; 17] = [
+    const CSV_COLUMNS: [&str; 18] = [
         "id",
         "status",
         "reason",
@@ -59,10 +61,21 @@ impl ExportedTask {
         "group",
         "labels",
         "command",
+        "language",
     ];
 
-    /// In the order of `COLUMNS`.
-    pub(super) fn csv_cells(&self) -> [CsvCell; ExportedTask::COLUMNS.len()] {
+    /// The first row of a CSV file, with its line end.
+    pub fn csv_heading() -> String {
+        row(ExportedTask::CSV_COLUMNS.map(exact))
+    }
+
+    /// The task as a row of a CSV file, with its line end. It is safe to open in a spreadsheet.
+    pub fn to_csv_row(&self) -> String {
+        row(self.csv_cells())
+    }
+
+    /// In the order of `CSV_COLUMNS`.
+    fn csv_cells(&self) -> [CsvCell; ExportedTask::CSV_COLUMNS.len()] {
         let labels = match self.labels.is_empty() {
             true => String::new(),
             false => serde_json::to_string(&self.labels).unwrap_or_default(),
@@ -85,6 +98,7 @@ impl ExportedTask {
             user_text(self.group.as_deref().unwrap_or_default()),
             user_text(&labels),
             user_text(&self.command),
+            user_text(self.language.as_deref().unwrap_or_default()),
         ]
     }
 }
@@ -120,6 +134,7 @@ impl From<Task> for ExportedTask {
             group: task.group.map(|group| group.to_string()),
             labels: task.labels.into_map(),
             command,
+            language: task.language.map(|language| language.to_string()),
             stdout_bytes: of.map(|outcome| outcome.stdout_bytes),
             stdout_truncated: of.map(|outcome| outcome.stdout_truncated),
             stderr_bytes: of.map(|outcome| outcome.stderr_bytes),
@@ -154,6 +169,7 @@ impl From<TaskSummary> for ExportedTask {
             group: task.group.map(|group| group.to_string()),
             labels: task.labels.into_map(),
             command: task.command,
+            language: task.language.map(|language| language.to_string()),
             stdout: None,
             stdout_bytes: None,
             stdout_truncated: None,
@@ -169,13 +185,12 @@ impl From<TaskSummary> for ExportedTask {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csv::write_row;
     use super::*;
 
     fn summary() -> TaskSummary {
         let json = r#"{"id": "01890a5d-ac96-774b-bcce-b302099a8057", "user": "-ada", "priority": 0,
             "command": "echo \"a, b\"", "status": "run_failed", "done": true, "reason": "time_limit",
-            "labels": {"hw": "3"}, "group": null, "executor": null, "attempt": 1,
+            "labels": {"hw": "3"}, "group": null, "language": "go", "executor": null, "attempt": 1,
             "add_time": "2026-01-01T00:00:00.000000Z", "start_time": null, "finish_time": null}"#;
         serde_json::from_str(json).unwrap()
     }
@@ -183,17 +198,15 @@ mod tests {
     #[test]
     fn a_row_has_the_columns_of_the_heading() {
         let row = ExportedTask::from(summary());
-        let mut line = Vec::new();
-        write_row(&mut line, row.csv_cells()).unwrap();
         assert_eq!(
-            String::from_utf8(line).unwrap(),
+            row.to_csv_row(),
             "01890a5d-ac96-774b-bcce-b302099a8057,run_failed,time_limit,,,2026-01-01T00:00:00.000000Z,,,,,,,1,'-ada,,\
-             \"{\"\"hw\"\":\"\"3\"\"}\",\"echo \"\"a, b\"\"\"\r\n"
+             \"{\"\"hw\"\":\"\"3\"\"}\",\"echo \"\"a, b\"\"\",go\r\n"
         );
         // The JSON has the same fields, in the same order, and then more.
         let json = serde_json::to_string(&row).unwrap();
         let mut rest = json.as_str();
-        for column in ExportedTask::COLUMNS {
+        for column in ExportedTask::CSV_COLUMNS {
             let name = format!("\"{column}\":");
             rest = &rest[rest.find(&name).unwrap_or_else(|| panic!("{column} in {json}")) + name.len()..];
         }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use model::{GroupKey, SearchCursor, SortOrder, Task, TaskId, TaskQuery, TaskStatus, UnixTime};
-use rpc::{CallError, GroupRetryProgress, RetriedTasks};
+use rpc::{CallError, RetriedTasks, RetryProgress};
 use sha2::{Digest, Sha256};
 use store::NewTaskRecord;
 use tokio::time::Instant;
@@ -22,37 +22,64 @@ const BATCH_BYTES: u64 = 4 << 20;
 /// Tasks that are read at the same time.
 const READS_AT_ONCE: usize = 4;
 
+/// The statuses of tasks that a retry of many tasks repeats.
+const FAILED: [TaskStatus; 4] = [
+    TaskStatus::CompileFailed,
+    TaskStatus::RunFailed,
+    TaskStatus::SystemError,
+    TaskStatus::Cancelled,
+];
+
 impl Judicator {
     pub(super) async fn on_retry_group(
         &self,
         key: GroupKey,
-        continues: Option<GroupRetryProgress>,
+        continues: Option<RetryProgress>,
     ) -> Result<RetriedTasks, CallError> {
         if self.store.group(key.clone()).await.map_err(call_error)?.is_none() {
             return Err(CallError::NoGroup(key));
         }
-        let (until, after) = match continues {
-            Some(GroupRetryProgress { until, after }) => (Some(until), after),
-            None => (self.after_newest(&key).await?, None),
+        let query = TaskQuery {
+            user: Some(key.user),
+            group: Some(key.group),
+            ..TaskQuery::default()
         };
+        self.retry_many(query, continues).await
+    }
+
+    pub(super) async fn on_retry_matching(
+        &self,
+        query: TaskQuery,
+        continues: Option<RetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
+        query.check()?;
+        query.require_filter()?;
+        self.retry_many(self.with_language_name(query), continues).await
+    }
+
+    /// Retries the tasks that match the filters, are done without success, and were not retried yet.
+    async fn retry_many(
+        &self,
+        query: TaskQuery,
+        continues: Option<RetryProgress>,
+    ) -> Result<RetriedTasks, CallError> {
         let mut ids = Vec::new();
-        let Some(until) = until else {
+        let statuses = failed_statuses(&query.statuses);
+        let (until, after) = match continues {
+            Some(RetryProgress { until, after }) => (Some(until), after),
+            None => (self.after_newest(&query).await?, None),
+        };
+        let (Some(until), false, true) = (until, statuses.is_empty(), query.retried != Some(true)) else {
             return Ok(RetriedTasks { ids, next: None });
         };
         let mut query = TaskQuery {
-            user: Some(key.user),
-            group: Some(key.group),
-            statuses: vec![
-                TaskStatus::CompileFailed,
-                TaskStatus::RunFailed,
-                TaskStatus::SystemError,
-                TaskStatus::Cancelled,
-            ],
+            statuses,
             retried: Some(false),
-            until: Some(until),
+            until: Some(query.until.map_or(until, |asked| asked.min(until))),
             order: SortOrder::Oldest,
             limit: BATCH_TASKS,
-            ..TaskQuery::default()
+            after: None,
+            ..query
         };
         query.after = after.map(|cursor| query.cursor_at(cursor.add_time, cursor.id));
         let begun = Instant::now();
@@ -61,9 +88,9 @@ impl Judicator {
                 Ok(next) => next,
                 // The call that continues here returns the error. This one has ids to return, which are known to nobody else.
                 Err(error) if !ids.is_empty() => {
-                    tracing::debug!(%error, "could not retry all tasks of the group");
+                    tracing::debug!(%error, "could not retry all matching tasks");
                     let after = query.after;
-                    let next = Some(GroupRetryProgress { until, after });
+                    let next = Some(RetryProgress { until, after });
                     return Ok(RetriedTasks { ids, next });
                 }
                 Err(error) => return Err(error),
@@ -71,7 +98,7 @@ impl Judicator {
             query.after = after;
             let is_long = ids.len() >= MAX_TASKS || begun.elapsed() >= MAX_TIME;
             if after.is_none() || is_long {
-                let next = after.map(|cursor| GroupRetryProgress {
+                let next = after.map(|cursor| RetryProgress {
                     until,
                     after: Some(cursor),
                 });
@@ -96,11 +123,11 @@ impl Judicator {
         Ok(page.next)
     }
 
-    /// The first time after the newest task of the group was added. `None` if the group has no task any more.
-    async fn after_newest(&self, key: &GroupKey) -> Result<Option<UnixTime>, CallError> {
+    /// The first time after the newest task of the same user and group was added. `None` if there is none.
+    async fn after_newest(&self, query: &TaskQuery) -> Result<Option<UnixTime>, CallError> {
         let query = TaskQuery {
-            user: Some(key.user.clone()),
-            group: Some(key.group.clone()),
+            user: query.user.clone(),
+            group: query.group.clone(),
             order: SortOrder::Newest,
             limit: 1,
             ..TaskQuery::default()
@@ -166,12 +193,18 @@ impl Judicator {
     }
 }
 
+/// The statuses among these of tasks that can be retried as failed; no status stands for all.
+fn failed_statuses(statuses: &[TaskStatus]) -> Vec<TaskStatus> {
+    let is_meant = |status: &TaskStatus| statuses.is_empty() || statuses.contains(status);
+    FAILED.into_iter().filter(is_meant).collect()
+}
+
 /// Logs that the task is not retried, if the error is about this task only. Otherwise returns the error.
 fn skip_if_damaged(task: TaskId, error: CallError) -> Result<(), CallError> {
     if !is_about_one_task(&error) {
         return Err(error);
     }
-    tracing::warn!(%task, %error, "could not retry a task of a group; skipping it");
+    tracing::warn!(%task, %error, "could not retry one of many tasks; skipping it");
     Ok(())
 }
 
@@ -201,7 +234,7 @@ fn inline_bytes(record: &NewTaskRecord) -> u64 {
     record.spec.contents().map(|content| content.inline_len()).sum()
 }
 
-/// The id of the task that repeats this one in a retry of its group. It depends on nothing else, so a call whose answer was
+/// The id of the task that repeats this one in a retry of many tasks. It depends on nothing else, so a call whose answer was
 /// lost adds nothing twice.
 fn repeated_id(task: &Task) -> TaskId {
     let UnixTime(finished) = task.finish_time.unwrap_or(task.add_time);
@@ -209,4 +242,20 @@ fn repeated_id(task: &Task) -> TaskId {
     let hash: [u8; 32] = Sha256::digest(task.id.0.as_bytes()).into();
     let rest = std::array::from_fn(|index| hash[index]);
     TaskId(Builder::from_unix_timestamp_millis(millis, &rest).into_uuid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tasks_that_are_done_without_success_are_searched_for() {
+        use TaskStatus::*;
+        let check = |statuses: &[TaskStatus], expected: &[TaskStatus]| {
+            assert_eq!(failed_statuses(statuses), expected, "{statuses:?}");
+        };
+        check(&[], &FAILED);
+        check(&[Cancelled, Success, RunFailed], &[RunFailed, Cancelled]);
+        check(&[Success, Pending], &[]);
+    }
 }

@@ -1,8 +1,6 @@
 //! CSV as RFC 4180 describes it, safe to open in a spreadsheet.
 
-use std::io::{self, Write};
-
-/// A cell of a CSV file that `conclave export` writes.
+/// A cell of a CSV file with tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CsvCell(String);
 
@@ -25,28 +23,25 @@ pub(super) fn user_text(text: &str) -> CsvCell {
     })
 }
 
-pub(super) fn write_row(out: &mut impl Write, cells: impl IntoIterator<Item = CsvCell>) -> io::Result<()> {
+/// One row with its line end.
+pub(super) fn row(cells: impl IntoIterator<Item = CsvCell>) -> String {
+    let mut row = String::new();
     for (index, CsvCell(text)) in cells.into_iter().enumerate() {
         if index > 0 {
-            out.write_all(b",")?;
+            row.push(',');
         }
         match text.contains([',', '"', '\r', '\n']) {
-            true => write!(out, "\"{}\"", text.replace('"', "\"\""))?,
-            false => out.write_all(text.as_bytes())?,
+            true => row.extend(["\"", &text.replace('"', "\"\""), "\""]),
+            false => row.push_str(&text),
         }
     }
-    out.write_all(b"\r\n")
+    row.push_str("\r\n");
+    row
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(cells: impl IntoIterator<Item = CsvCell>) -> String {
-        let mut out = Vec::new();
-        write_row(&mut out, cells).unwrap();
-        String::from_utf8(out).unwrap()
-    }
 
     #[test]
     fn cells_are_quoted_where_needed() {
