@@ -342,7 +342,7 @@ mod tests {
             language: Some(LanguageName::new("c++").unwrap()),
             ..TaskQuery::default()
         };
-        assert_eq!(with_language.fingerprint(), 0);
+        assert_eq!(with_language.fingerprint(), 0x3125_4fe3);
     }
 
     #[test]

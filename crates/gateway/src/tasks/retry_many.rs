@@ -164,7 +164,8 @@ mod tests {
             ids: vec![],
             next: None,
         });
-        request("?language=go").await.unwrap();
+        let Json(retried) = request("?language=go").await.unwrap();
+        assert!(retried.tasks.is_empty());
         let queries = std::mem::take(&mut *calls.retry_queries.lock().unwrap());
         assert_eq!(queries[0].user, UserName::new("ada").ok());
     }
