@@ -8,6 +8,9 @@ class PausedEventSource {
   #url;
   #source = null;
   #listeners = [];
+  // How often the server has refused the request one after another.
+  #refusals = 0;
+  #timer = 0;
   #closed = false;
 
   constructor(url) {
@@ -33,6 +36,7 @@ class PausedEventSource {
 
   close() {
     this.#closed = true;
+    clearTimeout(this.#timer);
     document.removeEventListener("visibilitychange", this.#onVisibility);
     this.#source?.close();
     this.#source = null;
@@ -50,10 +54,19 @@ class PausedEventSource {
   #open() {
     const source = new EventSource(this.#url);
     this.#source = source;
-    source.onopen = (event) => this.onopen?.(event);
+    source.onopen = (event) => {
+      this.#refusals = 0;
+      this.onopen?.(event);
+    };
     source.onerror = (event) => {
-      // The server has refused the request. The extension makes another EventSource after a pause.
-      if (source.readyState === EventSource.CLOSED) this.close();
+      // The server has refused the request, because it is busy or starts. The extension would make another EventSource
+      // without the listeners of the page's parts, so this one tries again.
+      if (source.readyState === EventSource.CLOSED && this.#source === source) {
+        this.#source = null;
+        const pause = Math.min(60, 2 ** this.#refusals) * (500 + 500 * Math.random());
+        this.#refusals += 1;
+        this.#timer = setTimeout(this.#onVisibility, pause);
+      }
       this.onerror?.(event);
     };
     for (const [name, listener] of this.#listeners) source.addEventListener(name, listener);

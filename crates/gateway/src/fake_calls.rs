@@ -35,6 +35,8 @@ const CHUNK: usize = 64 << 10;
 pub(crate) struct FakeCalls {
     blobs: Mutex<HashMap<BlobHash, Bytes>>,
     pub(crate) task: Mutex<Option<Task>>,
+    /// The answer to `waiting`.
+    pub(crate) wait: Mutex<Option<TaskWait>>,
     statuses: Mutex<VecDeque<mpsc::UnboundedReceiver<Result<TaskEvent, CallError>>>>,
     outputs: Mutex<VecDeque<mpsc::UnboundedReceiver<Result<OutputEvent, CallError>>>>,
     pub(crate) follow_requests: Mutex<Vec<FollowRequest>>,
@@ -200,7 +202,7 @@ impl Calls for FakeCalls {
         self.task.lock().unwrap().clone().ok_or(CallError::NoTask(id))
     }
     async fn waiting(&self, _: TaskId) -> Result<TaskWait, CallError> {
-        unavailable()
+        self.wait.lock().unwrap().clone().map_or_else(unavailable, Ok)
     }
     async fn search(&self, _: TaskQuery) -> Result<Page, CallError> {
         let page = self.pages.lock().unwrap().pop_front();

@@ -39,7 +39,7 @@ fn colours_and_type_styles_become_classes() {
     for nothing in [
         "\x1b[38;5m",
         "\x1b[38;2;1;2m",
-        "\x1b[38;9;1m",
+        "\x1b[38;9m",
         "\x1b[58m",
         "\x1b[99999999999m",
         "\x1b[38;5;256m",

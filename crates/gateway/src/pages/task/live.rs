@@ -237,3 +237,6 @@ fn rendered(task: &Task, wait: Option<&TaskWait>) -> Vec<(&'static str, String)>
         .map(|(name, part)| (name, part.into_string()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;
