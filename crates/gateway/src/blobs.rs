@@ -37,6 +37,8 @@ pub(crate) async fn get(
         (header::CONTENT_TYPE, "application/octet-stream".to_string()),
         (header::CONTENT_DISPOSITION, "attachment".to_string()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_string()),
+        // Whatever it is, a browser must not run it as a page of this site.
+        (header::CONTENT_SECURITY_POLICY, "sandbox".to_string()),
         // The hash identifies the content.
         (header::ETAG, format!("\"{hash}\"")),
         (

@@ -204,7 +204,12 @@ async fn another_users_id_is_answered_like_an_unknown_one() {
         ("GET", "/api/v1/tasks/ID/files.zip"),
         ("GET", "/api/v1/tasks/ID/files.tar"),
         ("POST", "/api/v1/tasks/ID/retry"),
+        ("GET", "/api/v1/tasks/ID/waiting"),
         ("GET", "/tasks/ID"),
+        ("GET", "/tasks/ID/fragment"),
+        ("GET", "/tasks/ID/view?in=input"),
+        ("GET", "/live/tasks/ID"),
+        ("POST", "/tasks/ID/retry"),
         ("POST", "/tasks/ID/cancel"),
     ] {
         let ask = async |id: &String| {
