@@ -28,6 +28,8 @@ pub enum WaitReason {
     NoneAlive { executors: u32 },
     /// No executor that is alive has the task's language and root.
     NoTools(ToolRequirement),
+    /// Every executor that could run the task is drained: an operator keeps it from getting new tasks.
+    AllDrained { executors: u32 },
     /// The task requests more than any executor that could run it has. The largest of them takes it nevertheless.
     TooLarge {
         request: ResourceRequest,
@@ -105,9 +107,10 @@ pub fn queue_place(task: &Task, executors: &[ExecutorState]) -> Option<QueuePlac
         return None;
     }
     let requires = ToolRequirement::of(&task.spec);
-    let able = executors
-        .iter()
-        .filter(|executor| executor.health == Health::Alive && executor.tools.satisfy(&requires));
+    let takes_tasks =
+        |executor: &&ExecutorState| executor.health == Health::Alive && executor.drain.is_none();
+    let able = executors.iter().filter(takes_tasks);
+    let able = able.filter(|executor| executor.tools.satisfy(&requires));
     let mut keys: BTreeSet<_> = able.flat_map(|executor| executor.tools.queue_keys()).collect();
     // Also without an executor, the task has its place in the queue of its own requirement.
     keys.extend(requires.queue_key());
@@ -157,6 +160,11 @@ fn reasons_of_queued(task: &Task, executors: &[ExecutorState]) -> Vec<WaitReason
         .collect();
     if able.is_empty() {
         return vec![WaitReason::NoTools(requires)];
+    }
+    let (drained, able): (Vec<_>, Vec<_>) = able.into_iter().partition(|executor| executor.drain.is_some());
+    if able.is_empty() {
+        let executors = number(drained.len());
+        return vec![WaitReason::AllDrained { executors }];
     }
     let mut reasons = vec![];
     let claiming = claiming(&able, ResourceRequest::of(&task.spec), &mut reasons);
@@ -213,6 +221,7 @@ impl WaitReason {
             WaitReason::NoExecutor => "no_executor",
             WaitReason::NoneAlive { .. } => "none_alive",
             WaitReason::NoTools(_) => "no_tools",
+            WaitReason::AllDrained { .. } => "all_drained",
             WaitReason::TooLarge { .. } => "too_large",
             WaitReason::FewLargeEnough { .. } => "few_large_enough",
             WaitReason::SlotsBusy { .. } => "slots_busy",
@@ -224,10 +233,11 @@ impl WaitReason {
     }
 
     /// The names of all reasons.
-    pub const NAMES: [&str; 10] = [
+    pub const NAMES: [&str; 11] = [
         "no_executor",
         "none_alive",
         "no_tools",
+        "all_drained",
         "too_large",
         "few_large_enough",
         "slots_busy",
@@ -266,6 +276,13 @@ impl fmt::Display for WaitReason {
                     "No executor that is alive has {what}. The task waits until one has."
                 )
             }
+            WaitReason::AllDrained { executors: 1 } => f.write_str(
+                "The only executor that could run the task is drained. The task waits until it is resumed.",
+            ),
+            WaitReason::AllDrained { executors } => write!(
+                f,
+                "All {executors} executors that could run the task are drained. The task waits until one is resumed."
+            ),
             WaitReason::TooLarge { request, largest } if request.memory > largest.memory => write!(
                 f,
                 "The task requests {} MiB of memory and files, and no executor gives it more than {} MiB. The largest executor \

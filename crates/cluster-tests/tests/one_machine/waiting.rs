@@ -95,3 +95,36 @@ async fn a_task_tells_that_no_executor_has_its_language() {
     assert_eq!(node.web.get(unknown).await.status, 404);
     assert_eq!(node.web.get("/api/v1/tasks/7/waiting").await.status, 422);
 }
+
+#[tokio::test]
+async fn a_task_tells_that_all_executors_are_drained() {
+    let node = SingleNode::up(&["--slots", "1"]);
+    let executors = node.web.get("/api/v1/executors").await.json();
+    let name = executors["executors"][0]["name"]
+        .as_str()
+        .expect("an executor")
+        .to_string();
+    let drained = node
+        .web
+        .post(
+            &format!("/api/v1/executors/{name}/drain"),
+            &json!({"reason": "a new disk"}),
+        )
+        .await;
+    assert_eq!(drained.status, 200, "{}", drained.text());
+    let id = add(&node, json!({"execute": {"command": "true"}})).await;
+    let found = waiting_for(&node, &id, "all_drained").await;
+    assert_eq!(found["queued_before"], 0);
+    let page = node.web.get(&format!("/tasks/{id}")).await.text();
+    assert!(
+        page.contains("is drained. The task waits until it is resumed."),
+        "{page}"
+    );
+    let resumed = node
+        .web
+        .post(&format!("/api/v1/executors/{name}/resume"), &json!(null))
+        .await;
+    assert_eq!(resumed.status, 200, "{}", resumed.text());
+    let done = node.web.get(&format!("/api/v1/tasks/{id}?wait=60")).await.json();
+    assert_eq!(done["status"], "success");
+}

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    AttemptNumber, AttemptRecord, ExecutorTools, LanguageName, OfferedLanguage, SessionId, StepCommand,
-    TaskSpec, UserName,
+    AttemptNumber, AttemptRecord, DrainReason, ExecutorDrain, ExecutorTools, LanguageName, OfferedLanguage,
+    SessionId, StepCommand, TaskSpec, UserName,
 };
 
 fn task(change: impl FnOnce(&mut Task)) -> Task {
@@ -63,6 +63,17 @@ fn executor(slots: u32, tasks: u32, gibibytes: u64) -> ExecutorState {
     }
 }
 
+fn drained() -> ExecutorState {
+    ExecutorState {
+        drain: Some(ExecutorDrain {
+            reason: DrainReason::new("a new disk").unwrap(),
+            by: None,
+            since: UnixTime(1),
+        }),
+        ..executor(4, 0, 64)
+    }
+}
+
 fn gone() -> ExecutorState {
     ExecutorState {
         health: Health::Gone,
@@ -102,6 +113,27 @@ fn a_queued_task_waits_for_an_executor_that_can_take_it() {
     check(needing(64), &[unknown], &[busy(1, 1)]);
     let retrying = task(|task| task.status = TaskStatus::Retrying);
     check(retrying, &[executor(1, 0, 4)], &[free(1)]);
+}
+
+#[test]
+fn drained_executors_take_no_task() {
+    let reasons = |executors: &[ExecutorState]| TaskWait::decide(&task(|_| {}), executors).reasons;
+    assert_eq!(
+        reasons(&[drained(), drained(), gone()]),
+        [WaitReason::AllDrained { executors: 2 }]
+    );
+    // The others decide, and the drained one is not the largest of them.
+    let found = TaskWait::decide(&needing(32), &[drained(), executor(1, 1, 4)]).reasons;
+    let busy = WaitReason::SlotsBusy {
+        executors: 1,
+        slots: 1,
+    };
+    assert!(
+        matches!(found[0], WaitReason::TooLarge { .. }) && found[1] == busy,
+        "{found:?}"
+    );
+    let place = queue_place(&task(|_| {}), &[drained()]).unwrap();
+    assert!(place.queue_keys.is_empty(), "it takes none of them");
 }
 
 #[test]
@@ -239,6 +271,7 @@ fn every_reason_has_a_name_of_its_own() {
         WaitReason::NoExecutor,
         WaitReason::NoneAlive { executors: 1 },
         WaitReason::NoTools(ToolRequirement::default()),
+        WaitReason::AllDrained { executors: 2 },
         WaitReason::TooLarge {
             request: ResourceRequest::default(),
             largest: Capacity::UNKNOWN,

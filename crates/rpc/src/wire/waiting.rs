@@ -38,7 +38,9 @@ impl From<WaitReason> for proto::WaitReason {
         };
         match reason {
             WaitReason::NoExecutor | WaitReason::NotKnown => {}
-            WaitReason::NoneAlive { executors } => wire.executors = executors,
+            WaitReason::NoneAlive { executors } | WaitReason::AllDrained { executors } => {
+                wire.executors = executors
+            }
             WaitReason::NoTools(requires) => wire.requires = requires.to_string(),
             WaitReason::TooLarge { request, largest } => {
                 wire.requested_memory = request.memory;
@@ -77,6 +79,7 @@ impl ParseMessage<WaitReason> for proto::WaitReason {
                 let invalid = |error: model::NameError| InvalidField::new("requires", error.to_string());
                 WaitReason::NoTools(requires.map_err(invalid)?)
             }
+            "all_drained" => WaitReason::AllDrained { executors },
             "too_large" => WaitReason::TooLarge {
                 request: ResourceRequest {
                     memory: self.requested_memory,
@@ -110,6 +113,7 @@ mod tests {
             WaitReason::NoExecutor,
             WaitReason::NoneAlive { executors: 1 },
             WaitReason::NoTools("lab/c".parse().unwrap()),
+            WaitReason::AllDrained { executors: 2 },
             WaitReason::TooLarge {
                 request: ResourceRequest {
                     memory: 3,
