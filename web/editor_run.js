@@ -31,6 +31,7 @@ export function runFromForm(form, files) {
   const message = document.getElementById("run-message");
   const button = form.querySelector("button.primary");
   let running = false;
+  copyWholeLink();
 
   const run = async () => {
     if (running) return;
@@ -70,15 +71,18 @@ function showTask(form, id) {
   const share = document.getElementById("run-share");
   share.hidden = false;
   share.querySelector("a").href = link;
-  share.querySelector("button").dataset.copy = new URL(link, location.href).href;
-  // A new element: the event stream of the last task ends with the old one.
-  const old = document.getElementById("run-task");
-  const task = document.createElement("div");
-  task.id = "run-task";
-  old.replaceWith(task);
+  copyWholeLink();
   announce("The task was added");
-  htmx.ajax("GET", `/tasks/${encodeURIComponent(id)}/fragment`, { target: task, swap: "innerHTML" });
-  if (window.matchMedia("(max-width: 60rem)").matches) document.getElementById("run-result").scrollIntoView({ block: "start" });
+  const task = document.getElementById("run-task");
+  // Its requests wait for each other, so that the last task stays.
+  htmx.ajax("GET", `/tasks/${encodeURIComponent(id)}/fragment`, { source: task, target: task, swap: "innerHTML" });
+  if (window.matchMedia("(max-width: 64rem)").matches) document.getElementById("run-result").scrollIntoView({ block: "start" });
+}
+
+// The address of the server belongs to a link that is passed on.
+function copyWholeLink() {
+  const link = document.getElementById("run-link");
+  document.getElementById("run-copy-link").dataset.copy = link.href;
 }
 
 // Shows an error beside its control, or takes all away.

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
+use super::format;
 use super::layout::{HtmlPage, Section};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -42,35 +43,42 @@ pub(crate) async fn languages(
 
 fn language_table(languages: &[Language], executors: &[ExecutorState]) -> Markup {
     html! {
-        div class="scroll" { table {
-            thead { tr { th { "Name" } th { "Language" } th { "Source file" } th { "Root" } th { "Versions by executor" } th { "Commands" } } }
+        table class="cards" {
+            thead { tr {
+                th scope="col" { "Name" } th scope="col" { "Language" } th scope="col" { "Source file" } th scope="col" { "Root" }
+                th scope="col" { "Versions by executor" } th scope="col" { "Commands" }
+            } }
             tbody {
                 @for language in languages {
                     tr {
-                        td { code { (language.name) } @for alias in &language.aliases { " " code class="dim" { (alias) } } }
-                        td { (language.title) }
-                        td { code { (language.source_name) } }
-                        td { @if let Some(root) = &language.root { (root) } }
-                        td { (language.versions_by_executor(executors)) }
-                        td {
-                            @if let Some(compile) = &language.compile { code { (compile) } br; }
-                            code { (language.execute) }
+                        th scope="row" data-label="Name" { code { (language.name) } @for alias in &language.aliases { " " code class="dim" { (alias) } } }
+                        td data-label="Language" {
+                            span { (language.title) " " a href={ "/run?language=" (format::encode(language.name.as_str())) } aria-label={ "Run an example in " (language.title) } { "Run an example" } }
+                        }
+                        td data-label="Source file" { code { (language.source_name) } }
+                        td data-label="Root" { @if let Some(root) = &language.root { (root) } }
+                        td data-label="Versions" { (language.versions_by_executor(executors)) }
+                        td data-label="Commands" {
+                            span {
+                                @if let Some(compile) = &language.compile { code { (compile) } br; }
+                                code { (language.execute) }
+                            }
                         }
                     }
                 }
             }
-        } }
+        }
     }
 }
 
 fn root_table(roots: &[Root]) -> Markup {
     html! {
         div class="scroll" { table {
-            thead { tr { th { "Root" } th { "Executors" } th { "SHA-256" } } }
+            thead { tr { th scope="col" { "Root" } th scope="col" { "Executors" } th scope="col" { "SHA-256" } } }
             tbody {
                 @for root in roots {
                     tr {
-                        td { (root.name) }
+                        th scope="row" { (root.name) }
                         td { (root.executors) }
                         td class="id" { @if let Some(sha256) = root.sha256 { (sha256) } @else { span class="dim" { "a folder of the operator" } } }
                     }
