@@ -68,6 +68,7 @@ async fn what_was_committed_is_in_the_history_after_a_restart() {
     for span in HistorySpan::ALL {
         check(&judicator.history(span).await.unwrap(), 8);
     }
+    drop(executor);
     process.stop().await;
 
     // No write is due: the figures are saved because the judicator ends.
