@@ -4,4 +4,6 @@ import "./event_source.js";
 import "htmx-ext-sse";
 import "idiomorph/htmx";
 import "./behaviours.js";
+import "./ages.js";
+import "./choose.js";
 import "./output.js";

@@ -27,7 +27,7 @@ pub(crate) use group::{cancel_all, group, live_group, retry_failed};
 pub(crate) use groups::groups;
 pub(crate) use judicators::{judicators, live_judicators};
 pub(crate) use languages::languages;
-pub(crate) use list::list;
+pub(crate) use list::{cancel_listed, export_listed, list, live_list, retry_listed};
 pub(crate) use overview::{live_overview, overview};
 pub(crate) use problem::{mark_page, method_not_allowed, route_not_found, show_problems};
 pub(crate) use run::{add_from_form, language_defaults, run, show_commands};

@@ -50,6 +50,10 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
 
     let pages = Router::new()
         .route("/", get(pages::list))
+        .route("/live/tasks", get(pages::live_list))
+        .route("/tasks/cancel", post(pages::cancel_listed))
+        .route("/tasks/retry", post(pages::retry_listed))
+        .route("/tasks/export", post(pages::export_listed))
         .route("/run", get(pages::run).post(pages::add_from_form))
         .route("/run/commands", post(pages::show_commands))
         .route("/run/languages/{name}", get(pages::language_defaults))

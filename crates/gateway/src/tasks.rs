@@ -45,6 +45,6 @@ pub(crate) use output::{__path_output, output};
 pub(crate) use output_event_id::OutputEventId;
 pub(crate) use output_events::{FeedItem, OutputPiece, TaskFeed};
 pub(crate) use retry::{__path_retry, retry, retry_task};
-pub(crate) use retry_many::{__path_retry_many, retry_all, retry_many};
+pub(crate) use retry_many::{__path_retry_many, retry_all, retry_many, retry_matching};
 pub(crate) use search::{__path_search, search};
 pub(crate) use waiting::{__path_waiting, waiting};

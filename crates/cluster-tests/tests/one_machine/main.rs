@@ -77,6 +77,7 @@ mod single_node;
 mod slow_clients;
 mod step_commands;
 mod task_json;
+mod task_list;
 mod task_page;
 mod token_groups;
 mod tokens;

@@ -24,6 +24,19 @@ pub(super) fn time(time: UnixTime) -> Markup {
     html! { time datetime=(exact) title={ (exact) " (UTC)" } { (date) " " (clock) " UTC" } }
 }
 
+/// A whole number with its thousands apart: `1,234,567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
 /// The singular or plural of a word.
 pub(super) fn plural(count: impl Into<u64>, word: &str) -> String {
     match count.into() {
@@ -71,6 +84,13 @@ pub(super) fn bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, expected) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), expected);
+        }
+    }
 
     #[test]
     fn values_are_readable() {

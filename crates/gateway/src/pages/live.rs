@@ -10,7 +10,8 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use futures::stream::{self, BoxStream, StreamExt};
 use maud::Markup;
-use tokio::time::Instant;
+use rpc::ChangeStream;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::gateway::Gateway;
 use crate::request_error::RequestError;
@@ -19,6 +20,15 @@ use crate::tasks::sse_response;
 
 /// After this time the stream ends, and the browser opens another one with fresh credentials.
 pub(super) const MAX_STREAM_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// The interval in which pages are read again while no judicator says when tasks change.
+const SLOW_INTERVAL: Duration = Duration::from_secs(5);
+/// A tick may be lost, so pages are read again after this time without one.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// The pause before an interrupted stream of changes is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_millis(500);
+/// After a page was rendered it rests this many times as long as that took, so that many live pages leave time for others.
+const REST: u32 = 9;
 
 /// The event after which the browser closes the stream, because nothing more will change.
 pub(super) const END_EVENT: &str = "end";
@@ -51,6 +61,7 @@ where
         ticks: stream::once(async {}).chain(ticks).boxed(),
         sent: HashMap::new(),
         ended: false,
+        rests_until: Instant::now(),
     };
     let render = Arc::new(render);
     let events = stream::unfold(state, move |mut state| {
@@ -60,13 +71,16 @@ where
                 return None;
             }
             state.ticks.next().await?;
+            sleep_until(state.rests_until).await;
+            let begun = Instant::now();
             let events = state.changes(render()).await;
+            state.rests_until = Instant::now() + begun.elapsed() * REST;
             Some((stream::iter(events), state))
         }
     });
     let events = events
         .flatten()
-        .take_until(tokio::time::sleep_until(deadline))
+        .take_until(sleep_until(deadline))
         .take_until(stop.cancelled_owned());
     sse_response(events.boxed())
 }
@@ -79,6 +93,7 @@ struct LiveStream {
     /// What the browser shows, by the name of the part.
     sent: HashMap<&'static str, String>,
     ended: bool,
+    rests_until: Instant,
 }
 
 impl LiveStream {
@@ -107,6 +122,31 @@ impl LiveStream {
         }
         events
     }
+}
+
+/// Ticks when tasks have changed. If no judicator can say when, because all are of an earlier version, ticks in a slow
+/// interval.
+pub(super) fn task_changes(gateway: Arc<Gateway>) -> BoxStream<'static, ()> {
+    let ticks = stream::unfold((gateway, None::<ChangeStream>), |(gateway, changes)| async {
+        let Some(mut changes) = changes else {
+            return Some(match gateway.calls.changes().await {
+                // What has changed meanwhile is read now.
+                Ok(changes) => ((), (gateway, Some(changes))),
+                Err(_) => {
+                    sleep(SLOW_INTERVAL).await;
+                    ((), (gateway, None))
+                }
+            });
+        };
+        match timeout(LONGEST_SILENCE, changes.next()).await {
+            Ok(Some(Ok(()))) | Err(_) => Some(((), (gateway, Some(changes)))),
+            Ok(Some(Err(_)) | None) => {
+                sleep(REOPEN_PAUSE).await;
+                Some(((), (gateway, None)))
+            }
+        }
+    });
+    ticks.boxed()
 }
 
 /// Ticks in a fixed interval, for what has no events of its own.

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, BlobHash, Content, DrainReason, ExecutorName, ExecutorState,
-    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, JudicatorState, Language, Page, Report,
-    SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
+    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState,
+    Language, Page, Report, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CancelledTasks, ChangeStream, EventStream, GroupStateStream, HintStream,
@@ -280,6 +280,10 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
     }
 
     async fn changes(&self) -> Result<ChangeStream, CallError> {
+        unreachable!()
+    }
+
+    async fn history(&self, _: HistorySpan) -> Result<History, CallError> {
         unreachable!()
     }
 
