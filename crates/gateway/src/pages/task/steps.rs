@@ -74,6 +74,7 @@ impl StepView<'_> {
             (StepName::Compile, TaskStatus::Compiling) | (StepName::Execute, TaskStatus::Running) => {
                 "It runs."
             }
+            (StepName::Compile, TaskStatus::Running) => "It has succeeded.",
             (StepName::Execute, TaskStatus::Compiling) => "It runs when the compile step has succeeded.",
             (_, status) if status.is_done() => "It did not run.",
             _ => "It has not begun.",

@@ -141,7 +141,7 @@ pub(super) fn resources(limits: &Limits, network: Option<&NetworkName>, outcome:
         ("Network", network.map(|network| network.to_string())),
     ];
     html! {
-        div class="used" { @for usage in &bars { (usage.row()) } }
+        div class="used" { @for usage in bars.iter().filter(|usage| usage.says_something()) { (usage.row()) } }
         details {
             summary { "Other limits" }
             dl {
@@ -162,6 +162,10 @@ struct Usage {
 }
 
 impl Usage {
+    fn says_something(&self) -> bool {
+        self.used.is_some() || self.limit.is_some()
+    }
+
     fn row(&self) -> Markup {
         let text = match (&self.used, &self.limit) {
             (Some((_, used)), Some((_, limit))) => format!("{used} of {limit}"),
@@ -171,9 +175,11 @@ impl Usage {
         };
         let amount = |value: &Option<(f64, String)>| value.as_ref().map_or(0.0, |(amount, _)| *amount);
         html! {
-            span class="dim" { (self.name) }
-            (components::bar(amount(&self.used), amount(&self.limit)))
-            span class="used-text" { (text) }
+            div class="used-row" {
+                span class="dim" { (self.name) }
+                @if self.limit.is_some() { (components::bar(amount(&self.used), amount(&self.limit))) } @else { span class="bar-place" {} }
+                span class="used-text" { (text) }
+            }
         }
     }
 }
@@ -286,5 +292,10 @@ mod tests {
         assert!(after.contains("class=\"bar bad\""), "{after}");
         let before = shown(None);
         assert!(before.contains("at most 1 GiB"), "{before}");
+        let unlimited = resources(&Limits::default(), None, None).into_string();
+        assert!(
+            !unlimited.contains("Memory") && !unlimited.contains("<svg"),
+            "{unlimited}"
+        );
     }
 }
