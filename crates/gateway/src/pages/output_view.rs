@@ -47,7 +47,9 @@ pub(super) fn output_view(id: TaskId, source: OutputSource, captured: Option<&Ca
                 }
                 div class="output-tools" {
                     (search_tools(&text_id, &label))
-                    button type="button" class="needs-script" data-output-follow=(text_id) aria-pressed="true" title="Scroll to the end as output comes" { "Follow" }
+                    @if captured.is_none() {
+                        button type="button" class="needs-script" data-output-follow=(text_id) aria-pressed="true" title="Scroll to the end as output comes" { "Follow" }
+                    }
                     button type="button" class="needs-script" data-output-wrap=(text_id) aria-pressed="true" title="Wrap long lines" { "Wrap" }
                     a class="button" href=(raw) { "Raw" }
                     a class="button" href=(raw) download=(format!("{id}-{step}-{stream}.txt")) { "Download" }
