@@ -113,7 +113,7 @@ impl LiveStream {
         for (name, markup) in parts {
             let html = markup.into_string();
             if self.sent.get(name) != Some(&html) {
-                events.push(Event::default().event(name).data(&html));
+                events.push(part_event(name, &html));
                 self.sent.insert(name, html);
             }
         }
@@ -147,6 +147,15 @@ pub(super) fn task_changes(gateway: Arc<Gateway>) -> BoxStream<'static, ()> {
         }
     });
     ticks.boxed()
+
+/// The event that shows a part of a page.
+pub(super) fn part_event(name: &str, html: &str) -> Event {
+    // An event cannot contain carriage returns, and browsers ignore one without data.
+    let data = match html {
+        "" => "<!---->".to_string(),
+        html => html.replace('\r', "&#13;"),
+    };
+    Event::default().event(name).data(data)
 }
 
 /// Ticks in a fixed interval, for what has no events of its own.

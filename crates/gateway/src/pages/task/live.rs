@@ -17,7 +17,7 @@ use super::{LiveView, kept, parts, waiting};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::pages::ansi::AnsiConverter;
-use crate::pages::live::{END_EVENT, MAX_STREAM_TIME, every};
+use crate::pages::live::{END_EVENT, MAX_STREAM_TIME, every, part_event};
 use crate::pages::output_view::{event_name, size, size_event_name};
 use crate::params::TaskPath;
 use crate::request_error::RequestError;
@@ -199,9 +199,7 @@ impl LiveTask {
 
     fn send_if_changed(&mut self, name: &'static str, html: String) {
         if self.sent.get(name) != Some(&html) {
-            // An event cannot contain carriage returns.
-            let data = html.replace('\r', "&#13;");
-            self.queue.push_back(Event::default().event(name).data(data));
+            self.queue.push_back(part_event(name, &html));
             self.sent.insert(name, html);
         }
     }

@@ -153,4 +153,8 @@ async fn a_page_tells_why_its_task_waits() {
     *calls.wait.lock().unwrap() = Some(wait(3));
     let (name, shown) = page.next().await.unwrap();
     assert!(name == "waiting" && shown.contains("3 tasks"), "{name}: {shown}");
+    // An empty part is sent with data: browsers ignore an event without.
+    calls.set_task(TaskStatus::Running, 1, None);
+    statuses.send(Ok(status(TaskStatus::Running))).unwrap();
+    assert_eq!(page.expect("waiting").await, "<!---->");
 }
