@@ -23,7 +23,8 @@ const colours = HighlightStyle.define([
 const look = EditorView.theme({
   "&": { color: "var(--ink)", backgroundColor: "var(--raised)", border: "1px solid var(--line-strong)", borderRadius: "var(--radius)", fontSize: ".9em" },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
-  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.45", minHeight: "14rem", maxHeight: "34rem", overflow: "auto" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.45", maxHeight: "34rem", overflow: "auto" },
+  ".cm-content, .cm-gutter": { minHeight: "14rem" },
   ".cm-content": { caretColor: "var(--ink)" },
   ".cm-cursor, .cm-dropCursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { color: "var(--dim)", backgroundColor: "var(--soft)", borderRight: "1px solid var(--line)" },
@@ -39,6 +40,19 @@ const look = EditorView.theme({
   ".cm-panel.cm-search label": { fontSize: ".9em" },
   ".cm-button, .cm-textfield": { color: "var(--ink)", backgroundColor: "var(--raised)", backgroundImage: "none", borderColor: "var(--line-strong)" },
   ".cm-foldPlaceholder": { color: "var(--dim)", backgroundColor: "var(--soft)", borderColor: "var(--line)" },
+});
+
+// Replaces a selection by what is typed. Otherwise Chromium would do it, with a style attribute that the policy of the page refuses.
+const replaceSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { from, to, empty } = view.state.selection.main;
+    if (event.inputType !== "insertText" || empty || !event.data || view.composing) return false;
+    event.preventDefault();
+    const insert = () => view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handle) => handle(view, from, to, event.data, insert))) view.dispatch(insert());
+    return true;
+  },
 });
 
 // The width of the indentation that a text has already: tabs, or the narrowest spaces.
@@ -64,6 +78,7 @@ export class TextEditor {
           Prec.highest(keymap.of([{ key: "Mod-Enter", run: () => (onRun(), true) }])),
           basicSetup,
           keymap.of([indentWithTab]),
+          replaceSelection,
           indentUnit.of(indentOf(area.value)),
           syntaxHighlighting(colours),
           look,
