@@ -93,6 +93,7 @@ async fn the_load_is_sampled_and_the_queue_has_an_age() {
         stats.oldest_queued.unwrap() < Duration::from_secs(60),
         "{stats:?}"
     );
+    drop(executor);
     process.stop().await;
     // The first sample of a judicator is taken when it starts.
     let process = SqliteJudicator::start(folder.path());
