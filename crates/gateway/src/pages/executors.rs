@@ -157,7 +157,7 @@ async fn read_one(
     gateway: &Gateway,
     caller: &Caller,
     name: &ExecutorName,
-) -> Result<(ExecutorState, HeldTasks), RequestError> {
+) -> Result<(ExecutorState, ExecutorTasks), RequestError> {
     let executors = gateway.calls.executors().await?;
     let executor = executors.into_iter().find(|executor| executor.name == *name);
     let executor = executor.ok_or_else(|| CallError::NoExecutor(name.clone()))?;
@@ -172,7 +172,7 @@ async fn read_one(
         ..TaskQuery::default()
     };
     let shown = gateway.calls.search(query.clone()).await?.tasks;
-    let tasks = HeldTasks {
+    let tasks = ExecutorTasks {
         count: executor.tasks,
         query,
         shown,
@@ -385,14 +385,14 @@ fn tools(executor: &ExecutorState) -> Markup {
 }
 
 /// The tasks that an executor has, as far as the caller may see them.
-struct HeldTasks {
+struct ExecutorTasks {
     /// How many the executor has.
     count: u32,
     query: TaskQuery,
     shown: Vec<TaskSummary>,
 }
 
-impl Render for HeldTasks {
+impl Render for ExecutorTasks {
     fn render(&self) -> Markup {
         let hidden = u64::from(self.count).saturating_sub(self.shown.len() as u64);
         html! {
