@@ -45,7 +45,8 @@ pub(crate) const PROBLEM_KINDS: [&ProblemKind; 20] = [
 const MALFORMED: ProblemKind = kind(StatusCode::BAD_REQUEST, "malformed", "Malformed request");
 const NO_TOKEN: ProblemKind = kind(StatusCode::UNAUTHORIZED, "token", "Token required");
 const CROSS_SITE: ProblemKind = kind(StatusCode::FORBIDDEN, "cross-site", "Cross-site request");
-const NOT_OPERATOR: ProblemKind = kind(StatusCode::FORBIDDEN, "not-operator", "For operators only");
+pub(crate) const NOT_OPERATOR: ProblemKind =
+    kind(StatusCode::FORBIDDEN, "not-operator", "For operators only");
 const NOT_FOUND: ProblemKind = kind(StatusCode::NOT_FOUND, "not-found", "Not found");
 const NO_METHOD: ProblemKind = kind(StatusCode::METHOD_NOT_ALLOWED, "method", "Method not allowed");
 const TOO_SLOW: ProblemKind = kind(StatusCode::REQUEST_TIMEOUT, "too-slow", "Request body too slow");

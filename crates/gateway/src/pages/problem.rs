@@ -15,6 +15,7 @@ use super::sign_in;
 use crate::accept_header::accepts;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::problem_response::NOT_OPERATOR;
 use crate::request_error::RequestError;
 use crate::sign_in::NextPath;
 
@@ -130,6 +131,7 @@ fn is_temporary(status: u16) -> bool {
 fn next_step(problem: &Problem) -> &'static str {
     match problem.status {
         401 => "Sign in with your token; then open this address again.",
+        403 if problem.kind.ends_with(NOT_OPERATOR.name) => "Ask an operator of this server to do it.",
         403 => {
             "Open the pages of this server by typing its address or by a bookmark, and do there what you wanted to do."
         }
