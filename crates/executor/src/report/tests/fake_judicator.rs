@@ -207,6 +207,10 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
     async fn stats(&self) -> Result<Stats, CallError> {
         unreachable!()
     }
+    async fn history(&self, _: HistorySpan) -> Result<History, CallError> {
+        unreachable!()
+    }
+
     async fn check(&self) -> Result<Readiness, CallError> {
         unreachable!()
     }
