@@ -147,6 +147,7 @@ pub(super) fn task_changes(gateway: Arc<Gateway>) -> BoxStream<'static, ()> {
         }
     });
     ticks.boxed()
+}
 
 /// The event that shows a part of a page.
 pub(super) fn part_event(name: &str, html: &str) -> Event {
