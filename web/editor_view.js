@@ -126,4 +126,4 @@ export class TextEditor {
   }
 }
 
-const attributes = (label) => EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "run-keys" });
+const attributes = (label) => EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "run-keys", tabindex: "0" });
