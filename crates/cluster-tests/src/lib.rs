@@ -5,12 +5,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests start tasks that end with them")]
 #![allow(clippy::disallowed_types, reason = "this crate starts processes")]
 
+mod browser;
 mod built_root;
 mod conclave_cli;
 mod control_groups;
+mod demo_site;
 mod disk;
 mod dns_server;
 mod fake_clock;
+mod gate;
 mod gateway_clients;
 mod guest_machine;
 mod hanging_mount;
@@ -31,12 +34,15 @@ mod veth_network;
 mod virtual_lan;
 mod wait_until;
 
+pub use browser::{Browser, ColorScheme, CoveringTab, Key, LAPTOP, PHONE, PageElement, RefusedCommand, Role};
 pub use built_root::BuiltRoot;
 pub use conclave_cli::{CommandOutput, ConclaveCli};
 pub use control_groups::{control_groups_beneath, control_groups_named};
+pub use demo_site::{DemoSite, DemoTasks, GROUP};
 pub use disk::{BlockDeviceCounters, LoopDisk, TmpfsDisk};
 pub use dns_server::DnsServer;
 pub use fake_clock::FakeClock;
+pub use gate::Gate;
 pub use gateway_clients::GatewayClients;
 pub use guest_machine::{GuestCommand, GuestMachine, GuestOutputs};
 pub use hanging_mount::HangingMount;

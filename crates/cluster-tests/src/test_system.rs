@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::resource_claim::ResourceClaim;
-use crate::{NodeProcess, TaskLeftovers, conclave, wait_until};
+use crate::{Gate, NodeProcess, TaskLeftovers, conclave, wait_until};
 
 /// Long, because the machine may be busy with other tests. Nothing here measures speed.
 const SERVES: Duration = Duration::from_secs(30);
-const DONE: Duration = Duration::from_secs(60);
+pub(crate) const DONE: Duration = Duration::from_secs(60);
 
 /// A system on one machine for a test: a data folder, and addresses for its `conclave` processes.
 pub struct TestSystem {
@@ -104,6 +104,11 @@ impl TestSystem {
     /// What tasks may have left with a separate executor.
     pub fn leftovers_at(&self, executor: &str) -> TaskLeftovers {
         TaskLeftovers::of(&self.folder.path().join(executor))
+    }
+
+    /// A gate file outside of every workspace.
+    pub fn gate(&self, name: &str) -> Gate {
+        Gate::at(self.folder.path().join(name))
     }
 
     /// The URL of a path of the gateway.

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use cluster_tests::{ReceivedEvent, StreamedResponse};
+use cluster_tests::{Gate, ReceivedEvent, StreamedResponse};
 use serde_json::{Value, json};
 
-use crate::harness::{Gate, SingleNode};
+use crate::harness::SingleNode;
 
 async fn add_all(node: &SingleNode, tasks: &[Value]) -> Vec<String> {
     let answer = node

@@ -1,9 +1,9 @@
-//! A running `conclave up` for a test, and gates that its tasks wait for.
+//! A running `conclave up` for a test.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use cluster_tests::{ConclaveCli, NodeProcess, RawHttpClient, TestSystem};
+use cluster_tests::{ConclaveCli, Gate, NodeProcess, RawHttpClient, TestSystem};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -50,9 +50,7 @@ impl SingleNode {
 
     /// A gate file outside of every workspace.
     pub(crate) fn gate(&self, name: &str) -> Gate {
-        Gate {
-            path: self.system.folder.path().join(name),
-        }
+        self.system.gate(name)
     }
 }
 
@@ -60,31 +58,6 @@ fn up(system: &TestSystem, flags: &[&str]) -> NodeProcess {
     system
         .up(&[&LONG_LEASE_FLAGS, flags].concat())
         .expect("conclave up serves")
-}
-
-/// A file that a task of a test waits for, so that the test decides when the task continues.
-pub(crate) struct Gate {
-    path: PathBuf,
-}
-
-impl Gate {
-    /// A shell command that waits until the gate is open.
-    pub(crate) fn wait(&self) -> String {
-        format!("until [ -e {} ]; do sleep 0.02; done", self.path.display())
-    }
-
-    /// A shell command that opens the gate.
-    pub(crate) fn opening(&self) -> String {
-        format!("touch {}", self.path.display())
-    }
-
-    pub(crate) fn open(&self) {
-        std::fs::write(&self.path, "").expect("the gate opens");
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.path.exists()
-    }
 }
 
 /// Packs the files of a folder into a tar archive, with these options of `tar`.
