@@ -287,10 +287,6 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
         unreachable!()
     }
 
-    async fn history(&self, _: HistorySpan) -> Result<History, CallError> {
-        unreachable!()
-    }
-
     async fn group(&self, _: GroupKey, _: Option<Duration>) -> Result<GroupState, CallError> {
         unreachable!()
     }
