@@ -41,7 +41,7 @@ async fn whatever_a_task_names_or_writes_is_text() {
             "source": {(name): HOSTILE},
             "data": {"table.csv": format!("a,b\n\"{}\",2\n", HOSTILE.replace('"', ""))},
             "keep": ["out/*"],
-            "labels": {"k": HOSTILE},
+            "labels": {"k": "<script>alert(1)</script>\u{202e}"},
             "execute": {
                 "command": "mkdir out; cat > out/page.html; cp out/page.html out/image.svg; cat out/page.html; cat out/page.html >&2; exit 3",
                 "args": [], "env": {"X": HOSTILE}, "input": HOSTILE,

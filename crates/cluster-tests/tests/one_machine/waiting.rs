@@ -99,11 +99,12 @@ async fn a_task_tells_that_no_executor_has_its_language() {
 #[tokio::test]
 async fn a_task_tells_that_all_executors_are_drained() {
     let node = SingleNode::up(&["--slots", "1"]);
-    let executors = node.web.get("/api/v1/executors").await.json();
-    let name = executors["executors"][0]["name"]
-        .as_str()
-        .expect("an executor")
-        .to_string();
+    let name = wait_until("an executor", Duration::from_secs(60), async || {
+        let list = node.web.get("/api/v1/executors").await.json();
+        let name = list["executors"][0]["name"].as_str();
+        name.map(str::to_string)
+    })
+    .await;
     let drained = node
         .web
         .post(

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use model::{Content, FilesLeftOut, KeptFile, LeftOutReason, Task, TaskFiles, TaskId, TaskResult};
 
-use super::preview::ImageType;
+use super::preview::{ImageType, plain_name};
 use super::view::{FilePlace, view_link};
 use crate::pages::components::{UserText, copy_button};
 use crate::pages::format;
@@ -105,7 +105,7 @@ fn images(id: TaskId, files: &[KeptFile]) -> Markup {
             div class="previews" {
                 @for file in images {
                     a href=(view_link(id, &FilePlace::Kept(file.path.to_string()))) {
-                        img src=(file_link(id, file.path.as_str())) alt=(file.path) loading="lazy";
+                        img src=(file_link(id, file.path.as_str())) alt=(plain_name(file.path.as_str())) loading="lazy";
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use crate::pages::components::is_hidden;
 use crate::pages::format;
 use crate::pages::output_view::text_view;
 
@@ -95,6 +96,11 @@ impl FileKind {
     }
 }
 
+/// The name of a file for an attribute, where hidden characters cannot be shown.
+pub(super) fn plain_name(name: &str) -> String {
+    name.chars().filter(|character| !is_hidden(*character)).collect()
+}
+
 /// The file as `kind`.
 pub(super) fn preview(file: &FileHead<'_>, kind: FileKind) -> Markup {
     let shown = file.bytes.len() as u64;
@@ -102,7 +108,7 @@ pub(super) fn preview(file: &FileHead<'_>, kind: FileKind) -> Markup {
     html! {
         @match kind {
             FileKind::Image(_) => @match &file.image_url {
-                Some(url) => p { img class="preview" src=(url) alt=(file.name); },
+                Some(url) => p { img class="preview" src=(url) alt=(plain_name(file.name)); },
                 None => (hex(file.bytes)),
             },
             FileKind::Table(separator) => (table(file, separator, is_whole)),

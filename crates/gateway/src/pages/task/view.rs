@@ -168,7 +168,8 @@ pub(crate) async fn view_file(
         }
         (preview(&file, kind))
     };
-    let title = format!("{} {}", place.title(), place.name());
+    // Without the name: a title shows hidden characters as they are.
+    let title = format!("{} of task {id}", place.title());
     let page = HtmlPage::new(&gateway, &title)
         .section(Section::Tasks)
         .caller(&caller);
