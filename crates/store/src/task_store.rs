@@ -153,8 +153,8 @@ pub trait TaskStore: HistoryStore {
     /// a task in this place: those of a higher priority, and older ones of the same. The count is limited.
     async fn queued_before(&self, place: QueuePlace) -> Result<QueuedBefore, StoreError>;
 
-    /// How many tasks match the filters of the query, by status. Examines as many tasks as a search does for a page, the newest
-    /// first. Its order and page do not matter.
+    /// How many tasks match the filters of the query, by status. Examines a limited number of tasks, the newest first.
+    /// Its order and page do not matter.
     async fn count(&self, query: TaskQuery) -> Result<TaskCounts, StoreError>;
 
     async fn totals(&self) -> Result<TaskTotals, StoreError>;

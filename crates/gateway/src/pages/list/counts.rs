@@ -23,7 +23,7 @@ pub(super) fn counts(query: &TaskQuery, content: &ListContent) -> Markup {
             }
         }
         @if let Some(counts) = counts {
-            @if !counts.complete { p class="dim" { "Counted among the newest tasks that a search examines at once." } }
+            @if !counts.complete { p class="dim" { "Only the newest tasks are counted." } }
         } @else {
             p class="dim" { "The numbers are not known now." }
         }

@@ -14,7 +14,7 @@ use crate::StoreError;
 use crate::mongo::context::StoreContext;
 use crate::mongo::failure::MongoFailure;
 use crate::mongo::totals::totals;
-use crate::search::{SearchIndex, TextMatcher};
+use crate::search::{COUNT_SCAN_LIMIT, SearchIndex, TextMatcher};
 
 /// After this time the server aborts the count. A page is shown without it then.
 const COUNT_TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -25,6 +25,7 @@ pub(in crate::mongo) async fn count(
     scan_limit: usize,
 ) -> Result<TaskCounts, MongoFailure> {
     let deadline = Instant::now() + COUNT_TIME_LIMIT;
+    let scan_limit = scan_limit.min(COUNT_SCAN_LIMIT);
     let query = TaskQuery {
         order: SortOrder::Newest,
         after: None,

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params_from_iter};
 
 use super::statement::SearchStatement;
 use super::{STEP, with_timeout};
-use crate::search::{SearchIndex, TextMatcher};
+use crate::search::{COUNT_SCAN_LIMIT, SearchIndex, TextMatcher};
 use crate::sqlite::failure::{SqliteFailure, StepContext};
 use crate::sqlite::ledger;
 use crate::sqlite::sql_value::SqlValue;
@@ -20,6 +20,7 @@ pub(in crate::sqlite) fn count(
     query: &TaskQuery,
     scan_limit: usize,
 ) -> Result<TaskCounts, SqliteFailure> {
+    let scan_limit = scan_limit.min(COUNT_SCAN_LIMIT);
     let query = TaskQuery {
         order: SortOrder::Newest,
         after: None,
