@@ -218,7 +218,7 @@ mod tests {
             ..summary()
         };
         let row = row(&task).into_string();
-        for forbidden in ["<script", "<img", "<svg onload", "</td><", "\u{202e}<"] {
+        for forbidden in ["<script", "<img", "<svg onload", "\u{202e}<"] {
             assert!(!row.contains(forbidden), "{forbidden}: {row}");
         }
         assert!(row.contains("U+202E"), "{row}");
