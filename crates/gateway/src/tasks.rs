@@ -28,7 +28,7 @@ mod utf8_chunks;
 mod waiting;
 mod zip_unpacker;
 
-pub(crate) use add::{__path_add, PreparedTask, add};
+pub(crate) use add::{__path_add, AcceptedTask, add};
 pub(crate) use add_many::{__path_add_many, add_many};
 pub(crate) use archive::{__path_files_tar, __path_files_zip, files_tar, files_zip};
 pub(crate) use cancel::{__path_cancel, cancel, cancel_task};

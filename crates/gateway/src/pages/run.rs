@@ -33,7 +33,7 @@ use crate::gateway::Gateway;
 use crate::params;
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
-use crate::tasks::{PreparedTask, put_as_blob};
+use crate::tasks::{AcceptedTask, put_as_blob};
 
 /// The languages and roots that the form offers.
 struct Choices {
@@ -234,7 +234,7 @@ async fn add(gateway: &Gateway, caller: &Caller, received: &ReceivedForm) -> Res
         return Ok(new_id);
     }
     let task = form.to_task()?;
-    let prepared = PreparedTask::new(gateway, quota, caller, None, task).await?;
+    let prepared = AcceptedTask::new(gateway, quota, caller, None, task).await?;
     let (id, _) = prepared.add(gateway).await?;
     Ok(id)
 }

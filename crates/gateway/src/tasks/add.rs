@@ -64,7 +64,7 @@ pub(crate) async fn add(
     let key = IdempotencyKey::read(request.headers())?;
     let quota = RequestQuota::from_extensions(request.extensions())?;
     let new = read(&gateway, request).await?;
-    let prepared = PreparedTask::new(&gateway, &quota, &caller, key, new).await?;
+    let prepared = AcceptedTask::new(&gateway, &quota, &caller, key, new).await?;
     // Before the task is added, so that a refused request adds nothing.
     let waiting = wait
         .map(|_| gateway.waiting.acquire(quota.key(), 1))
@@ -89,7 +89,7 @@ pub(crate) async fn add(
 }
 
 /// A task of a request that adds one, ready to be sent to a judicator: its zips are unpacked, its large files are blobs.
-pub(crate) struct PreparedTask {
+pub(crate) struct AcceptedTask {
     id: TaskId,
     adds: Vec<AddTask>,
     key: Option<IdempotencyKey>,
@@ -102,24 +102,24 @@ pub(crate) enum TaskExistence {
     Known,
 }
 
-impl PreparedTask {
+impl AcceptedTask {
     pub(crate) async fn new(
         gateway: &Gateway,
         quota: &RequestQuota,
         caller: &Caller,
         key: Option<IdempotencyKey>,
         new: NewTask,
-    ) -> Result<PreparedTask, RequestError> {
+    ) -> Result<AcceptedTask, RequestError> {
         let mut unpacker = ZipUnpacker::new(gateway, quota);
         let add = prepare(&mut unpacker, caller, key.as_ref(), new).await?;
         let id = add.id;
         let adds = offload(gateway, quota, vec![add]).await?;
-        Ok(PreparedTask { id, adds, key })
+        Ok(AcceptedTask { id, adds, key })
     }
 
     /// Returns when the task is stored durably.
     pub(crate) async fn add(self, gateway: &Gateway) -> Result<(TaskId, TaskExistence), RequestError> {
-        let PreparedTask { id, adds, key } = self;
+        let AcceptedTask { id, adds, key } = self;
         // For the error message about a missing blob. The contents of files are shared, not copied.
         let specs: Vec<_> = adds.iter().map(|add| add.spec.clone()).collect();
         let added = gateway.calls.add(adds).await.map_err(|error| match error {
