@@ -94,13 +94,14 @@ fn file_name(payload: &str) -> String {
 
 /// A task whose every field is the payload.
 fn task_of(payload: &str) -> Value {
-    let shortened: String = name(payload).chars().take(60).collect();
     let file = file_name(payload);
+    // Names of groups are parts of paths, too.
+    let shortened: String = file.chars().take(60).collect();
     let printed = payload.replace('\0', "");
     json!({
         "user": shortened,
         "group": shortened,
-        "labels": {(shortened.clone()): name(payload), "injected-element": name(payload)},
+        "labels": {"injected-element": name(payload)},
         "source": {
             "run.sh": "cat; printf '%s' \"$PAYLOAD\"; printf '%s' \"$PAYLOAD\" >&2; cp -r kept/. .; exit 3",
             (format!("kept/{file}")): printed,

@@ -111,7 +111,7 @@ async fn two_users_in_two_browsers_see_their_own_tasks() {
 
 #[tokio::test]
 async fn operators_see_the_tasks_of_all() {
-    let site = site_with_tokens(&["--set", "gateway.operators=[\"olga\"]"]).await;
+    let site = site_with_tokens(&["--set", "gateway.operators=olga"]).await;
     run_as(&site, ADA, "echo alpha").await;
     run_as(&site, BOB, "echo beta").await;
     site.visit(async |browser| {
