@@ -85,7 +85,7 @@ pub(super) fn task_link(id: TaskId) -> Markup {
 
 /// A button that copies a text. It is visible only where scripts run.
 pub(super) fn copy_button(text: &str, label: &str) -> Markup {
-    html! { button type="button" class="copy needs-script" data-copy=(text) title=(label) aria-label=(label) { "⧉" } }
+    html! { button type="button" class="copy needs-script" data-copy=(text) title=(label) aria-label=(label) { "❐" } }
 }
 
 /// What is shown in place of a list that is empty, and what to do first.

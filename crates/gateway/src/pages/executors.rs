@@ -281,7 +281,7 @@ fn badges(executor: &ExecutorState) -> Markup {
     html! {
         span class=(class) { span class="dot" aria-hidden="true" { (mark) } (executor.health.as_str()) }
         @if executor.drain.is_some() {
-            " " span class="status wait" { span class="dot" aria-hidden="true" { "⏸" } "drained" }
+            " " span class="status wait" { span class="dot" aria-hidden="true" { "‖" } "drained" }
         }
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn text_view(id: &str, label: &str, bytes: &[u8]) -> Markup {
             div class="output-tools" {
                 (search_tools(id, label))
                 button type="button" class="needs-script" data-output-wrap=(id) aria-pressed="true" title="Wrap long lines" { "Wrap" }
-                button type="button" class="copy needs-script" data-copy-from=(id) title="Copy the text" aria-label="Copy the text" { "⧉" }
+                button type="button" class="copy needs-script" data-copy-from=(id) title="Copy the text" aria-label="Copy the text" { "❐" }
             }
         }
         pre class="output-text" id=(id) tabindex="0" role="region" aria-label=(label) { (PreEscaped(format!("\n{html}"))) }

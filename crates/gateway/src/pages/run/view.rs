@@ -279,7 +279,7 @@ impl RunView<'_> {
                     @let id = format!("run-as-{name}");
                     div class="run-as" hidden[self.commands.is_none()] {
                         p class="run-as-title" { strong { (title) } " "
-                            button type="button" class="copy needs-script" data-copy-from=(id) aria-label={ "Copy as " (title) } { "⧉ Copy" }
+                            button type="button" class="copy needs-script" data-copy-from=(id) aria-label={ "Copy as " (title) } { "❐ Copy" }
                         }
                         pre id=(id) tabindex="0" { (shown(name).unwrap_or_default()) }
                     }
@@ -293,7 +293,7 @@ impl RunView<'_> {
             div id="run-share" class="run-share" hidden[self.task.is_none()] {
                 @let link = self.task.map(|id| format!("/run?from={id}"));
                 a id="run-link" href=(link.as_deref().unwrap_or("/run")) { "Link to this run" } " "
-                button type="button" id="run-copy-link" class="copy needs-script" data-copy=(link.unwrap_or_default()) aria-label="Copy the link" { "⧉ Copy" }
+                button type="button" id="run-copy-link" class="copy needs-script" data-copy=(link.unwrap_or_default()) aria-label="Copy the link" { "❐ Copy" }
                 @if self.gateway.options.tokens.is_some() { span class="hint" { "Whoever opens it must be allowed to see your tasks." } }
             }
             @match self.task {
