@@ -5,6 +5,9 @@ use serde_json::json;
 
 use crate::harness::{Site, shell_with};
 
+/// The word is among the filters, too.
+const NOTHING_RUNS: &str = "return !document.querySelector('tbody').innerText.includes('running')";
+
 #[tokio::test]
 async fn rows_appear_without_a_reload_and_stop_while_the_page_is_hidden() {
     let site = Site::up(&[]).await;
@@ -21,14 +24,14 @@ async fn rows_appear_without_a_reload_and_stop_while_the_page_is_hidden() {
         browser.wait_for_text_in("tbody", "running").await;
         gate.open();
         site.system.done(id).await;
-        browser.wait_until_without("running").await;
+        browser.wait_for_truth("the task to end", NOTHING_RUNS, &[]).await;
         // While it is hidden, it asks for nothing. The other browser has long seen the task.
         let covering = browser.hide().await;
         site.visit(async |other| {
             other.open("/").await;
             site.run(shell("echo the third")).await;
             other.wait_for_text("echo the third").await;
-            other.wait_until_without("running").await;
+            other.wait_for_truth("the task to end", NOTHING_RUNS, &[]).await;
         })
         .await;
         assert!(!browser.text().await.contains("the third"));
@@ -67,6 +70,26 @@ async fn tasks_are_found_and_the_search_is_in_the_address() {
         assert_eq!(browser.count("tbody tr").await, 1);
         browser.back().await;
         browser.wait_for_path("/?reason=wall_limit").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn chosen_tasks_are_cancelled() {
+    let site = Site::up(&["--slots", "0"]).await;
+    let queued = |command: &str| shell_with(command, json!({"wait_for_executor": true}));
+    let first = site.add(queued("echo one")).await;
+    let second = site.add(queued("echo two")).await;
+    site.add(queued("echo three")).await;
+    site.visit(async |browser| {
+        browser.open("/").await;
+        for id in [first, second] {
+            browser.click(Role::Field, &format!("Choose task {id}")).await;
+        }
+        browser.click(Role::Button, "Cancel").await;
+        browser.wait_for_text("2 tasks cancelled").await;
+        browser.open("/?status=pending").await;
+        assert_eq!(browser.texts("tbody td.command").await, ["echo three"]);
     })
     .await;
 }
