@@ -204,7 +204,7 @@ pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Resul
              ON CONFLICT (name) DO UPDATE SET
                  session = ?2, seq = ?3, live = 1, slots = ?4, host = ?5, version = ?6, since = ?7, report_time = ?7,
                  memory = ?8, processes = ?9, open_files = ?10, load_hundredths = ?11, cores = ?12,
-                 memory_available = ?13, memory_total = ?14, end_age = NULL",
+                 memory_available = ?13, memory_total = ?14, end_age = 0",
             STEP,
         )?
         .execute((
