@@ -197,7 +197,7 @@ fn claiming<'e>(
     };
     let is_claimed_by = |executor: &&ExecutorState| fits(executor) || memory(executor) == most;
     let claiming: Vec<_> = able.iter().copied().filter(is_claimed_by).collect();
-    if !able.iter().any(|executor| fits(executor)) {
+    if !able.iter().any(fits) {
         let capacities = able.iter().map(|executor| executor.capacity);
         let largest = Capacity::combined(capacities).unwrap_or(Capacity::UNKNOWN);
         reasons.push(WaitReason::TooLarge { request, largest });
