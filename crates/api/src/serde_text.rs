@@ -66,7 +66,7 @@ as_text! {
         |user: &model::UserName| user.clone();
     executor: model::ExecutorName, "an executor's name as text", |text| model::ExecutorName::new(text),
         |name: &model::ExecutorName| name.clone();
-    drain_reason: model::DrainReason, "a reason as text", |text| model::DrainReason::new(text),
+    drain_reason: model::DrainReason, "a reason as text", model::DrainReason::new,
         |reason: &model::DrainReason| reason.clone();
     network: model::NetworkName, "a network's name as text", |text| model::NetworkName::new(text),
         |name: &model::NetworkName| name.clone();

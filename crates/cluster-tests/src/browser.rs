@@ -145,6 +145,7 @@ impl Browser {
     }
 
     /// Prints address, text and log of the page, and saves what it looks like.
+    #[expect(clippy::print_stdout, reason = "a failed story shows what its browser showed")]
     async fn print_state(&self) {
         let ask = async |script: &str| {
             let answer = self.session.execute(script, &[]).await;
