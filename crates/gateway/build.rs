@@ -3,16 +3,16 @@
 //! Third-party packages come from the npm registry, in the versions of `web/package-lock.json`, and esbuild bundles them. All of
 //! that happens in `OUT_DIR`; nothing is written into the source tree. The result is `assets.rs`, a list of the files with the
 //! hash of each in its name.
+#![expect(
+    clippy::disallowed_types,
+    reason = "npm and esbuild are programs; nothing of this is in the binary"
+)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-#[expect(
-    clippy::disallowed_types,
-    reason = "npm and esbuild are programs; nothing of this is in the binary"
-)]
 use std::process::Command;
 use std::{env, fs};
 
