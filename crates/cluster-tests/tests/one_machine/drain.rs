@@ -13,7 +13,7 @@ const FLAGS: [&str; 4] = ["--name", "exec-1", "--slots", "1"];
 
 async fn executor(node: &SingleNode) -> Value {
     let executors = node.web.get("/api/v1/executors").await.json()["executors"].clone();
-    assert_eq!(executors.as_array().unwrap().len(), 1, "{executors}");
+    assert_eq!(executors.as_array().map(Vec::len), Some(1), "{executors}");
     executors[0].clone()
 }
 
@@ -21,7 +21,11 @@ async fn add(node: &SingleNode, command: &str) -> TaskId {
     let task = json!({"execute": {"command": command}});
     let added = node.web.post("/api/v1/tasks", &task).await;
     assert_eq!(added.status, 201, "{}", added.text());
-    added.json()["id"].as_str().unwrap().parse().unwrap()
+    added.json()["id"]
+        .as_str()
+        .expect("an id")
+        .parse()
+        .expect("an id")
 }
 
 async fn wait_for_status(node: &SingleNode, id: TaskId, status: model::TaskStatus) {

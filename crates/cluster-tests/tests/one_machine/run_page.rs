@@ -69,10 +69,11 @@ fn fields_of(page: &str) -> Vec<(String, String)> {
                 let content = content.strip_prefix('\n').expect("a line end that HTML drops");
                 fields.push((name, unescaped(content)));
             }
-            ("input", Some(name)) if !tag.contains("type=\"file\"") => {
-                if !tag.contains("type=\"checkbox\"") || tag.contains(" checked") {
-                    fields.push((name, attribute(tag, "value").unwrap_or_default()));
-                }
+            ("input", Some(name))
+                if !tag.contains("type=\"file\"")
+                    && (!tag.contains("type=\"checkbox\"") || tag.contains(" checked")) =>
+            {
+                fields.push((name, attribute(tag, "value").unwrap_or_default()));
             }
             _ => {}
         }

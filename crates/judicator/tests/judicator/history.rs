@@ -100,8 +100,8 @@ async fn the_load_is_sampled_and_the_queue_has_an_age() {
     let load = super::harness::with_deadline(async {
         loop {
             let history = process.judicator.history(HistorySpan::Hour).await.unwrap();
-            let sampled = history.points.into_iter().filter_map(|point| point.load);
-            if let Some(load) = sampled.filter(|load| load.queued > 0).last() {
+            let mut sampled = history.points.into_iter().filter_map(|point| point.load);
+            if let Some(load) = sampled.rfind(|load| load.queued > 0) {
                 break load;
             }
             tokio::task::yield_now().await;
