@@ -20,7 +20,6 @@ use tempfile::TempDir;
 
 pub use appearance::ColorScheme;
 pub use controls::{Key, Role};
-pub use network::CoveringTab;
 pub use webdriver::{PageElement, RefusedCommand};
 
 use crate::conclave;

@@ -34,7 +34,7 @@ mod veth_network;
 mod virtual_lan;
 mod wait_until;
 
-pub use browser::{Browser, ColorScheme, CoveringTab, Key, LAPTOP, PHONE, PageElement, RefusedCommand, Role};
+pub use browser::{Browser, ColorScheme, Key, LAPTOP, PHONE, PageElement, RefusedCommand, Role};
 pub use built_root::BuiltRoot;
 pub use conclave_cli::{CommandOutput, ConclaveCli};
 pub use control_groups::{control_groups_beneath, control_groups_named};

@@ -4,12 +4,6 @@ use serde_json::{Value, json};
 
 use super::Browser;
 
-/// A tab in front of a page, which hides it.
-pub struct CoveringTab {
-    page: Value,
-    tab: Value,
-}
-
 impl Browser {
     /// The addresses of everything that the page has loaded or connected to so far, itself included.
     pub async fn requested(&self) -> Vec<String> {
@@ -27,32 +21,23 @@ impl Browser {
         }
     }
 
-    /// Hides the page behind a new tab. The story goes on with the hidden page.
-    pub async fn hide(&self) -> CoveringTab {
-        let page = self.session.get("window").await.expect("a window");
-        let tab = self.session.post("window/new", json!({"type": "tab"})).await;
-        let tab = tab.expect("a tab")["handle"].take();
-        self.switch_to(&tab).await;
-        let opened = self.session.post("url", json!({"url": "about:blank"})).await;
-        opened.expect("the tab is in front");
-        self.switch_to(&page).await;
-        self.wait_for_truth("the page to be hidden", "return document.hidden", &[])
-            .await;
-        CoveringTab { page, tab }
+    /// Tells the page that it is hidden. A browser without a display keeps every tab visible.
+    pub async fn hide(&self) {
+        self.script(
+            "Object.defineProperty(document, 'hidden', {configurable: true, get: () => true});
+             document.dispatchEvent(new Event('visibilitychange'))",
+            &[],
+        )
+        .await;
     }
 
-    /// Closes the tab in front of a hidden page.
-    pub async fn show(&self, covering: CoveringTab) {
-        self.switch_to(&covering.tab).await;
-        self.session.delete("window").await.expect("the tab closes");
-        self.switch_to(&covering.page).await;
-        self.wait_for_truth("the page to be visible", "return !document.hidden", &[])
-            .await;
-    }
-
-    async fn switch_to(&self, window: &Value) {
-        let switched = self.session.post("window", json!({"handle": window})).await;
-        switched.unwrap_or_else(|error| panic!("{error}"));
+    /// Tells the page that it is visible again.
+    pub async fn show(&self) {
+        self.script(
+            "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))",
+            &[],
+        )
+        .await;
     }
 
     /// Pages opened from now on run no scripts.

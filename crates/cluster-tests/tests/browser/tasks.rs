@@ -26,7 +26,7 @@ async fn rows_appear_without_a_reload_and_stop_while_the_page_is_hidden() {
         site.system.done(id).await;
         browser.wait_for_truth("the task to end", NOTHING_RUNS, &[]).await;
         // While it is hidden, it asks for nothing. The other browser has long seen the task.
-        let covering = browser.hide().await;
+        browser.hide().await;
         site.visit(async |other| {
             other.open("/").await;
             site.run(shell("echo the third")).await;
@@ -35,7 +35,7 @@ async fn rows_appear_without_a_reload_and_stop_while_the_page_is_hidden() {
         })
         .await;
         assert!(!browser.text().await.contains("the third"));
-        browser.show(covering).await;
+        browser.show().await;
         browser.wait_for_text("echo the third").await;
         let same = browser.script("return window.sameDocument === true", &[]).await;
         assert_eq!(same, true, "the page was reloaded");

@@ -82,8 +82,12 @@ async fn a_drained_executor_ends_its_task_and_takes_no_other_until_it_is_resumed
     let node = node.again(&FLAGS);
     node.system.ready(1).await;
     wait_until_logged(&node, "an operator has drained this executor").await;
-    let restarted = executor(&node).await;
-    assert_ne!(restarted["session"], state["session"]);
+    // Until it has reported, the list shows the session before.
+    let restarted = wait_until("the new session", SOON, async || {
+        let executor = executor(&node).await;
+        (executor["session"] != state["session"]).then_some(executor)
+    })
+    .await;
     assert_eq!(restarted["drain"], again["drain"]);
     assert_eq!(node.system.client.get(waiting, None).await.unwrap().attempt, 0);
 
@@ -146,7 +150,12 @@ async fn invalid_requests_to_drain_are_refused() {
     check(json!({"reason": "  "}), "reason", "must not be empty").await;
     check(json!({"reason": "a\nb"}), "reason", "one line").await;
     check(json!({"reason": "x".repeat(201)}), "reason", "at most 200").await;
-    check(json!({"reason": "x", "force": true}), "force", "unknown").await;
+    check(
+        json!({"reason": "x", "force": true}),
+        "force",
+        "is not a known field",
+    )
+    .await;
     node.web.post_bytes(path, "reason=x").await.assert_problem(400);
     let form = node.web.request("POST", path).body("reason=x");
     let form = form.header("Content-Type", "application/x-www-form-urlencoded");

@@ -25,6 +25,8 @@ const ROUTES: [(&str, &[&str]); 27] = [
     ("/api/v1/groups/{group}/retry", &["post"]),
     ("/api/v1/blobs/{sha256}", &["get", "head", "put"]),
     ("/api/v1/executors", &["get"]),
+    ("/api/v1/executors/{name}/drain", &["post"]),
+    ("/api/v1/executors/{name}/resume", &["post"]),
     ("/api/v1/judicators", &["get"]),
     ("/api/v1/languages", &["get"]),
     ("/api/v1/roots", &["get"]),
@@ -238,7 +240,7 @@ async fn unknown_methods_and_paths_are_refused() {
     }
     let evil = HttpResponse::of(web.request("GET", "/<script>").header("Accept", "text/html")).await;
     assert_eq!(evil.status, 404);
-    assert!(!evil.text().contains("<script"), "{}", evil.text());
+    assert!(!evil.text().contains("<script>"), "{}", evil.text());
 }
 
 #[tokio::test]
@@ -257,7 +259,7 @@ async fn examples_on_the_docs_page_use_the_servers_address() {
     // Singular for one executor and one slot.
     node.web.run(&json!({"execute": {"command": "true"}})).await;
     let page = node.web.get("/").await.text();
-    assert!(page.contains("</b> executor</span>"), "{page}");
+    assert!(page.contains("</b> executor</li>"), "{page}");
     assert!(page.contains("</b> slot in use"), "{page}");
 }
 
@@ -305,7 +307,10 @@ async fn pages_escape_everything_that_tasks_contain() {
                 .contains("default-src 'none'")
         );
         let page = page.text();
-        assert!(!page.contains("<script"), "{path} runs what a task says:\n{page}");
+        assert!(
+            !page.contains("<script>"),
+            "{path} runs what a task says:\n{page}"
+        );
         assert!(
             page.contains("&lt;script&gt;"),
             "{path} does not show it:\n{page}"
@@ -428,7 +433,7 @@ async fn the_list_of_tasks_is_paged() {
             .rev();
         seen.extend(found);
         let link = page
-            .split("<a href=\"")
+            .split("<a class=\"button\" href=\"")
             .find(|rest| rest.contains("\">Next page"));
         match link.and_then(|rest| rest.split('"').next()) {
             Some(next) => path = next.replace("&amp;", "&"),
