@@ -1,6 +1,6 @@
 //! What pages request, and whether the reader looks at them.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Browser;
 

@@ -60,10 +60,6 @@ impl WebDriverSession {
         self.send(Method::POST, command, Some(body)).await
     }
 
-    pub(super) async fn delete(&self, command: &str) -> Result<Value, RefusedCommand> {
-        self.send(Method::DELETE, command, None).await
-    }
-
     async fn send(
         &self,
         method: Method,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{SingleNode, percent_encoded};
 
 /// Every URL of the API and its methods.
-const ROUTES: [(&str, &[&str]); 27] = [
+const ROUTES: [(&str, &[&str]); 29] = [
     ("/api/v1/tasks", &["delete", "get", "post"]),
     ("/api/v1/tasks/batch", &["post"]),
     ("/api/v1/tasks/retry", &["post"]),
