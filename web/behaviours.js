@@ -8,8 +8,9 @@ const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 function localise(element) {
   const time = new Date(element.dateTime);
   if (Number.isNaN(time.getTime())) return;
-  const isToday = day.format(time) === day.format(new Date());
-  const text = isToday ? clock.format(time) : `${day.format(time)} ${clock.format(time)}`;
+  // A line may break between the date and the time only.
+  const [date, today, hour] = [day.format(time), day.format(new Date()), clock.format(time)].map((text) => text.replaceAll(" ", "\u00a0"));
+  const text = date === today ? hour : `${date} ${hour}`;
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -62,6 +63,12 @@ document.addEventListener("submit", (event) => {
   if (question && !window.confirm(question)) event.preventDefault();
 });
 localiseAll(document.body);
+// What was done is said once: not again after a reload, and not to whom the address is sent.
+const address = new URL(location.href);
+if (address.searchParams.has("notice")) {
+  address.searchParams.delete("notice");
+  history.replaceState(history.state, "", address);
+}
 new MutationObserver((changes) => {
   for (const change of changes) {
     for (const node of change.addedNodes) localiseAll(node);

@@ -1,14 +1,32 @@
-// What follows from the choice of a language: its example, and the defaults that the controls show.
-export function followLanguage(form, files) {
+// What follows from the choice of a language: the name of the program, its example, and the defaults that the controls show.
+
+// The name of a program in the chosen language, which its commands use. Commands of the reader's own have none.
+const sourceOf = (select) => select.selectedOptions[0]?.dataset.source;
+
+// Without this script a lone program needs no name. Its tab has one.
+export function nameProgram(form) {
+  const source = sourceOf(form.elements.language);
+  const blocks = form.querySelectorAll("#run-file-list .run-file");
+  const path = blocks[0]?.querySelector("[name=path]");
+  if (source && blocks.length === 1 && !path.value && blocks[0].querySelector("textarea")?.value) path.value = source;
+}
+
+export function followLanguage(form, files, restored) {
   const select = form.elements.language;
   const placeholders = new Map();
   for (const control of form.querySelectorAll("input[placeholder]")) placeholders.set(control.name, control.placeholder);
   // The example in the form is replaced by that of another language as long as nobody has changed it.
   let example = select.value ? current(files) : null;
-  if (form.dataset.task) example = null;
+  if (form.dataset.task || restored) example = null;
+  let usual = sourceOf(select);
 
   select.addEventListener("change", async () => {
     const name = select.value;
+    const source = sourceOf(select);
+    if (source) {
+      files.renameProgram(usual, source);
+      usual = source;
+    }
     files.setLanguage();
     if (!name) return showDefaults(form, null, placeholders);
     const response = await fetch(`/run/languages/${encodeURIComponent(name)}`, { headers: { Accept: "application/json" } }).catch(() => null);
@@ -16,7 +34,7 @@ export function followLanguage(form, files) {
     const defaults = await response.json();
     showDefaults(form, defaults, placeholders);
     const now = current(files);
-    const untouched = now && (now.text === "" || (example && now.text === example.text && now.path === example.path));
+    const untouched = now && (now.text === "" || (example && now.text === example.text && now.path === defaults.source));
     if (!untouched) return;
     const file = files.selected;
     file.path.value = defaults.source;
@@ -24,7 +42,7 @@ export function followLanguage(form, files) {
     file.path.dispatchEvent(new Event("input", { bubbles: true }));
     const input = form.elements["execute.input"];
     if (!input.value) input.value = defaults.input;
-    example = { path: defaults.source, text: defaults.example };
+    example = { text: defaults.example };
   });
 }
 

@@ -1,7 +1,7 @@
 // Shows the form as curl, command line and JSON while that part of the page is open.
 import { send, showProblem } from "./editor_run.js";
 
-export function showCommands(form, files) {
+export function showCommands(form, files, cases) {
   const details = document.getElementById("run-as");
   const note = document.getElementById("run-as-note");
   const button = details.querySelector("button[formaction]");
@@ -18,7 +18,9 @@ export function showCommands(form, files) {
     const data = new FormData(form);
     data.delete("upload");
     data.delete("input_upload");
+    data.delete("cases_upload");
     for (const { path } of files.attached) data.append("upload_name", path);
+    for (const { path } of cases.attached) data.append("case_upload_name", path);
     let answer;
     try {
       answer = await send("/run/commands", data, asking.signal);
@@ -43,4 +45,5 @@ export function showCommands(form, files) {
   form.addEventListener("input", later);
   form.addEventListener("change", later);
   files.onChange(later);
+  cases.onChange(later);
 }

@@ -14,15 +14,37 @@ const element = (name, properties = {}, ...children) => {
   return made;
 };
 
-// Whether the server would take the file as a text that a form can hold.
-async function editableText(file) {
+const unixLines = (text) => text.replaceAll("\r\n", "\n");
+
+// The file as a text that an editor can show, or null. Its lines may end as on Windows.
+async function textOf(file) {
   if (file.size > MAX_TEXT) return null;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(await file.arrayBuffer());
-    return /[^\P{Cc}\n\t]/u.test(text) ? null : text;
+    return /[^\P{Cc}\n\t]/u.test(unixLines(text)) ? null : text;
   } catch {
     return null;
   }
+}
+
+// The file as a text that a form can hold without a change, or null.
+export async function editableText(file) {
+  const text = await textOf(file);
+  return text?.includes("\r") ? null : text;
+}
+
+// A file in the form, as the server makes it: its content is in the text field, or a hidden control refers to it.
+export function fileBlock(path, content) {
+  const pathInput = element("input", { name: "path", value: path, autocomplete: "off", spellcheck: false });
+  const block = element("div", { className: "run-file" }, element("div", { className: "field" }, element("label", { textContent: "File name" }), pathInput));
+  if (content.name === "text") {
+    const area = element("textarea", { name: "text", value: content.value, rows: 14, spellcheck: false });
+    block.append(element("div", { className: "field" }, element("label", { textContent: "Content" }), area));
+  } else {
+    const note = "This file is not shown, and kept as it is. Empty its name to leave it out.";
+    block.append(element("p", { className: "notice", textContent: note }), element("input", { type: "hidden", ...content }));
+  }
+  return block;
 }
 
 export class FileTabs {
@@ -79,16 +101,17 @@ export class FileTabs {
     return this.#files.find((file) => file.path.value === path);
   }
 
+  // Gives the program the name that the commands of another language use, unless it has a name of its own.
+  renameProgram(from, to) {
+    const isNameless = ({ path }) => this.#files.length === 1 && !path.value.trim();
+    const file = this.#files.find((file) => file.path.value === from || isNameless(file));
+    if (!file?.area || this.find(to)) return;
+    file.path.value = to;
+    file.path.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
   add(path, text, focus) {
-    const number = this.#next;
-    const pathInput = element("input", { id: `path-${number}`, name: "path", value: path, autocomplete: "off", spellcheck: false });
-    const area = element("textarea", { id: `text-${number}`, name: "text", value: text, rows: 14, spellcheck: false });
-    const block = element(
-      "div",
-      { className: "run-file" },
-      element("div", { className: "field" }, element("label", { htmlFor: pathInput.id, textContent: "File name" }), pathInput),
-      element("div", { className: "field" }, element("label", { htmlFor: area.id, textContent: "Content" }), area),
-    );
+    const block = fileBlock(path, { name: "text", value: text });
     this.#list.append(block);
     const file = this.#adopt(block);
     this.#select(this.#files.length - 1);
@@ -104,6 +127,8 @@ export class FileTabs {
     const remove = element("button", { type: "button", className: "run-remove", textContent: "Remove this file" });
     const tab = element("button", { type: "button", role: "tab", id: `tab-${number}` });
     const file = { block, tab, path, area, editor: null };
+    path.id = `path-${number}`;
+    path.previousElementSibling.htmlFor = path.id;
     path.previousElementSibling.textContent = "File name";
     block.id = `panel-${number}`;
     block.setAttribute("role", "tabpanel");
@@ -121,7 +146,9 @@ export class FileTabs {
     if (area) {
       // The editor has a label of its own.
       const label = area.parentElement.querySelector("label");
-      if (label) label.hidden = true;
+      area.id = `text-${number}`;
+      label.htmlFor = area.id;
+      label.hidden = true;
     }
     this.#show(file);
     return file;
@@ -130,7 +157,7 @@ export class FileTabs {
   #remove(file) {
     const index = this.#files.indexOf(file);
     const name = file.path.value || "the file";
-    if (file.area?.value && !window.confirm(`Remove ${name} with its content?`)) return;
+    if (file.area?.value && !window.confirm(`Remove ${name} with its content?`)) return false;
     this.#files.splice(index, 1);
     file.editor?.destroy();
     file.tab.remove();
@@ -140,6 +167,7 @@ export class FileTabs {
     this.selected.tab.focus();
     announce(`Removed ${name}`);
     this.changed();
+    return true;
   }
 
   #select(index) {
@@ -216,13 +244,18 @@ export class FileTabs {
   }
 
   async #take(chosen) {
+    const changed = [];
     for (const chosenFile of chosen) {
       const path = chosenFile.webkitRelativePath || chosenFile.name;
-      const text = await editableText(chosenFile);
-      if (text === null) {
+      const original = await textOf(chosenFile);
+      if (original === null) {
         this.#attach(path, chosenFile);
         continue;
       }
+      const text = unixLines(original);
+      if (text !== original) changed.push(path);
+      // The tab takes its place.
+      this.#detach(path);
       const known = this.find(path) ?? this.#files.find((file) => file.area && !file.path.value && !file.area.value);
       if (!known?.area) {
         this.add(path, text, false);
@@ -234,12 +267,24 @@ export class FileTabs {
       }
     }
     announce(chosen.length === 1 ? `Added ${chosen[0].name}` : `Added ${chosen.length} files`);
+    if (changed.length > 0) {
+      const message = document.getElementById("run-message");
+      message.textContent = `Lines that end with \\r\\n now end with \\n: ${changed.join(", ")}.`;
+      message.classList.add("note");
+    }
     this.changed();
   }
 
   #attach(path, file) {
+    const known = this.find(path);
+    if (known && !this.#remove(known)) return;
     this.#attached = this.#attached.filter((other) => other.path !== path);
     this.#attached.push({ path, file });
+    this.#showAttached();
+  }
+
+  #detach(path) {
+    this.#attached = this.#attached.filter((other) => other.path !== path);
     this.#showAttached();
   }
 
@@ -250,8 +295,7 @@ export class FileTabs {
         const detach = element("button", { type: "button", className: "copy", textContent: "Detach" });
         detach.setAttribute("aria-label", `Detach ${path}`);
         detach.addEventListener("click", () => {
-          this.#attached = this.#attached.filter((other) => other.path !== path);
-          this.#showAttached();
+          this.#detach(path);
           this.changed();
         });
         return element("li", {}, element("bdi", { textContent: path }), ` (${file.size} bytes, sent as it is) `, detach);

@@ -3,10 +3,12 @@ import htmx from "./htmx.js";
 import { announce } from "./behaviours.js";
 
 // The form with the files that are attached to it.
-export function formData(form, files) {
+export function formData(form, files, cases) {
   const data = new FormData(form);
   data.delete("upload");
+  data.delete("cases_upload");
   for (const { path, file } of files.attached) data.append("upload", file, path);
+  for (const { path, file } of cases.attached) data.append("cases_upload", file, path);
   return data;
 }
 
@@ -21,13 +23,13 @@ export async function send(url, data, signal) {
   }
   const isJson = response.headers.get("content-type")?.startsWith("application/json");
   if (!isJson || response.redirected) {
-    const advice = response.status === 401 || response.redirected ? "Sign in again in another tab, then run again." : "Try again.";
-    return { message: `The server answered with status ${response.status}. ${advice}` };
+    if (response.status === 401 || response.redirected) return { message: "You are not signed in any more. Sign in again in another tab, then run again." };
+    return { message: `The server answered with status ${response.status}. Try again.` };
   }
   return response.json();
 }
 
-export function runFromForm(form, files) {
+export function runFromForm(form, files, cases) {
   const message = document.getElementById("run-message");
   const button = form.querySelector("button.primary");
   let running = false;
@@ -39,10 +41,13 @@ export function runFromForm(form, files) {
     button.disabled = true;
     showProblem(form, null);
     message.textContent = "";
-    const answer = await send("/run", formData(form, files));
+    const attached = [...files.attached];
+    form.dispatchEvent(new Event("run:sent"));
+    const answer = await send("/run", formData(form, files, cases));
     running = false;
     button.disabled = false;
     if (answer.id) {
+      for (const file of attached) file.sent = true;
       showTask(form, answer.id);
       form.dispatchEvent(new Event("run:started"));
     } else {
@@ -98,7 +103,7 @@ export function showProblem(form, problem) {
     message.textContent = problem.message;
     return;
   }
-  const label = form.querySelector(`label[for="${id}"]`)?.textContent ?? "Files";
+  const label = (form.querySelector(`label[for="${id}"]`) ?? control.querySelector("legend"))?.textContent;
   message.textContent = `${label}: ${problem.message}`;
   const error = document.getElementById(`error-${id}`);
   if (error) error.textContent = problem.message;

@@ -8,4 +8,13 @@ htmx.config.includeIndicatorStyles = false;
 htmx.config.selfRequestsOnly = true;
 htmx.config.historyEnabled = false;
 
+// Only HTML of this server becomes a part of a page. What users have written is sent with other types, and must never be read as
+// HTML: its attributes would be requests in the name of the reader.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.xhr.getResponseHeader("Content-Type")?.startsWith("text/html")) return;
+  detail.shouldSwap = false;
+  const link = detail.requestConfig.elt.closest("a[href]");
+  if (link) location.href = link.href;
+});
+
 export default htmx;

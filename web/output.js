@@ -104,9 +104,11 @@ function find(text, words, current) {
 
 function showMatches() {
   const { text, words, ranges, current } = search;
+  const isPart = [...controls("partial", text), ...controls("dropped", text)].some((note) => !note.hidden);
+  const where = isPart ? " in this part" : "";
   for (const count of controls("matches", text)) {
     const most = ranges.length === MAX_MATCHES ? "+" : "";
-    const shown = words ? (ranges.length ? `${current + 1} of ${ranges.length}${most}` : "none") : "";
+    const shown = words ? (ranges.length ? `${current + 1} of ${ranges.length}${most}${where}` : `none${where}`) : "";
     if (count.textContent !== shown) count.textContent = shown;
   }
   if (!marksMatches) return;

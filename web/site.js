@@ -7,3 +7,4 @@ import "./behaviours.js";
 import "./ages.js";
 import "./choose.js";
 import "./output.js";
+import "./cases.js";

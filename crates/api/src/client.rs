@@ -1,5 +1,5 @@
 //! A client of the HTTP API, with one method for each call. The calls are in the files `tasks`, `outputs`, `files`,
-//! `groups` and `blobs`; this file sends requests and reads responses.
+//! `groups`, `problems` and `blobs`; this file sends requests and reads responses.
 
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ mod groups;
 mod nodes;
 mod options;
 mod outputs;
+mod problems;
 mod progress;
 mod request;
 mod resume;

@@ -1,6 +1,6 @@
 //! Tasks as rows of a file.
 
-mod csv;
+pub mod csv;
 mod row;
 
 use std::str::FromStr;

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use model::Judging;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::NewTask;
 
 /// The limit for each list: files of `source` or `data`, words of a command, arguments, variables of one step, patterns of
-/// files to keep, labels.
+/// files to keep, labels, groups of cases.
 pub(crate) const MAX_ITEMS_PER_LIST: usize = 10_000;
 
 /// The limit for the items of all tasks of a request together.
@@ -46,11 +47,13 @@ pub(crate) fn with_budget<T>(tasks: usize, read: impl FnOnce() -> T) -> T {
 #[derive(Clone, Copy)]
 pub(crate) enum CountedItem {
     Tasks,
+    Cases,
     Files,
     Words,
     Variables,
     Patterns,
     Labels,
+    Groups,
 }
 
 impl CountedItem {
@@ -58,11 +61,13 @@ impl CountedItem {
     fn problem(self) -> &'static str {
         match self {
             CountedItem::Tasks => "has too many tasks",
+            CountedItem::Cases => "has too many cases",
             CountedItem::Files => "has too many files",
             CountedItem::Words => "has too many words",
             CountedItem::Variables => "has too many variables",
             CountedItem::Patterns => "has too many patterns",
             CountedItem::Labels => "has too many labels",
+            CountedItem::Groups => "has too many groups",
         }
     }
 }
@@ -79,6 +84,7 @@ impl ItemCounter {
         let limit = match (BUDGET.get(), kind) {
             (None, _) => usize::MAX,
             (Some(budget), CountedItem::Tasks) => budget.tasks,
+            (Some(_), CountedItem::Cases) => Judging::MAX_CASES,
             (Some(_), _) => MAX_ITEMS_PER_LIST,
         };
         ItemCounter { kind, limit, read: 0 }
@@ -95,7 +101,7 @@ impl ItemCounter {
             return Ok(());
         };
         let Some(items) = budget.items.checked_sub(1) else {
-            let problem = "has too many files, words and variables in all its tasks";
+            let problem = "has too many cases, files, words and variables in all its tasks";
             return Err(limit_error(
                 problem,
                 MAX_ITEMS_PER_REQUEST,

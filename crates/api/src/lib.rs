@@ -11,6 +11,9 @@
 )]
 
 mod byte_size;
+mod case;
+mod case_folder;
+mod check;
 mod client;
 mod command;
 mod content;
@@ -19,9 +22,14 @@ mod duration;
 mod export;
 mod files;
 mod group;
+mod group_rule;
+mod hidden_character;
 mod history;
 mod integer;
 mod item_limits;
+mod judge_problem;
+mod judge_program;
+mod judgement;
 mod labels;
 mod language;
 mod limit_value;
@@ -32,6 +40,7 @@ mod object;
 mod outcome;
 mod output_event;
 mod parse;
+mod points;
 mod problem;
 mod search;
 mod serde_text;
@@ -42,16 +51,23 @@ mod waiting;
 pub mod schema;
 
 pub use byte_size::ByteSize;
+pub use case::{Case, CasesOrFiles};
+pub use case_folder::cases_of_files;
+pub use check::Check;
 pub use client::{
     BlobDownload, FileDownloadError, HttpClient, HttpClientError, HttpClientOptions, OutputDownload,
     ReceivedTaskEvent, TaskStreamEvent,
 };
 pub use drain::{DrainRequest, ExecutorDrain};
 pub use duration::HumanDuration;
-pub use export::{ExportedTask, TaskExportFormat};
+pub use export::{ExportedTask, TaskExportFormat, csv};
 pub use files::FilesOrZip;
 pub use group::{CancelledTasks, GroupCursor, GroupPage, GroupState, RetriedTasks, parse_group_query};
+pub use hidden_character::is_hidden_character;
 pub use history::{HistoryPoint, HistoryResponse, PeriodLoad, RunTimes};
+pub use judge_problem::{JudgeProblem, NewJudgeProblem, ProblemSummary, ProblemsResponse};
+pub use judge_program::JudgeProgram;
+pub use judgement::{CaseEvent, CaseResult, CheckResult};
 pub use language::{Language, LanguagesResponse, Root, RootsResponse};
 pub use limits::Limits;
 pub use new_task::{CompileStep, ExecuteStep, NewTask, NewTasks};

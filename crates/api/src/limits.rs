@@ -53,6 +53,13 @@ impl_json_objects! {
     Limits: "limits as a JSON object";
 }
 
+impl Limits {
+    /// Whether there are none.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Limits::default()
+    }
+}
+
 impl From<model::Limits> for Limits {
     fn from(limits: model::Limits) -> Limits {
         let model::Limits {

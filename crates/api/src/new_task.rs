@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use model::{
-    Content, GroupName, KeepPattern, Labels, LanguageName, NetworkName, RootName, StepCommand, TaskId,
-    UserName,
+    Content, GroupName, KeepPattern, Labels, LanguageName, NetworkName, ProblemName, RootName, StepCommand,
+    StopRule, TaskId, UserName,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::group_rule::{self, GroupRules};
 use crate::object::impl_json_objects;
-use crate::{FilesOrZip, Limits, command, content, integer, item_limits, labels, schema, serde_text};
+use crate::{
+    CasesOrFiles, Check, FilesOrZip, JudgeProgram, Limits, command, content, integer, item_limits, labels,
+    schema, serde_text,
+};
 
 /// A task to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -75,6 +79,38 @@ pub struct NewTask {
     #[serde(default = "ExecuteStep::of_language")]
     #[schema(required = false)]
     pub execute: ExecuteStep,
+    /// The tests of a program that is judged: the execute step runs once for each, in a cell of its own, on the files as the
+    /// compile step has left them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Cases>)]
+    pub cases: Option<CasesOrFiles>,
+    /// How the output of each case is checked. If it is left out: tokens where any case has an answer, and none where no case
+    /// has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Check>)]
+    pub check: Option<Check>,
+    /// The program that talks with the judged one while both run. It decides alone, so there is no `check` beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interact: Option<JudgeProgram>,
+    /// Which cases run when one was not accepted: all (`never`), or none (`first_failure`), which skips the rest.
+    #[serde(
+        with = "serde_text::optional::stop",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<schema::StopRule>)]
+    pub stop: Option<StopRule>,
+    #[serde(with = "group_rule", default, skip_serializing_if = "GroupRules::is_empty")]
+    #[schema(value_type = schema::GroupRules)]
+    pub groups: GroupRules,
+    /// The name of a problem that brings the cases, the check and limits.
+    #[serde(
+        with = "serde_text::optional::problem",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<schema::ProblemName>)]
+    pub problem: Option<ProblemName>,
     /// Which files of the workspace are kept when the execute step has ended, also when it failed.
     #[serde(with = "labels::keep", default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<schema::KeepPattern>, max_items = 100, example = json!(["out/*.csv", "report.pdf"]))]
@@ -193,6 +229,12 @@ impl NewTask {
                 command,
                 ..ExecuteStep::of_language()
             },
+            cases: None,
+            check: None,
+            interact: None,
+            stop: None,
+            groups: GroupRules::new(),
+            problem: None,
             keep: Vec::new(),
             labels: Labels::default(),
             group: None,

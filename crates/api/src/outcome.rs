@@ -1,17 +1,34 @@
 //! The outcomes of a task's steps in JSON.
 
-use model::{BlobHash, CapturedOutput, LeftOutReason, OutcomeReason, WorkspacePath};
+use model::{BlobHash, CapturedOutput, LeftOutReason, OutcomeReason, Verdict, WorkspacePath};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{schema, serde_text};
+use crate::{CaseResult, points, schema, serde_text};
 
 /// The outcomes of a task's steps, and the files that it keeps. A task whose compile step failed has no outcome of
 /// `execute`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TaskResult {
     pub compile: Option<Outcome>,
+    /// Null for a judged task, whose outcomes are in `cases`.
     pub execute: Option<Outcome>,
+    /// The verdict on a judged task: that of its first case that was not accepted. Null for other tasks, like `score`,
+    /// `max_score` and `cases`.
+    #[serde(with = "serde_text::optional::verdict", default)]
+    #[schema(value_type = Option<schema::Verdict>, required = true)]
+    pub verdict: Option<Verdict>,
+    #[serde(with = "points::optional_score", default)]
+    #[schema(required = true)]
+    pub score: Option<f64>,
+    /// The score if every case were accepted.
+    #[serde(with = "points::optional_score", default)]
+    #[schema(required = true)]
+    pub max_score: Option<f64>,
+    /// How each case ended, in the order of the cases.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub cases: Option<Vec<CaseResult>>,
     /// The kept files, sorted by path.
     #[serde(default)]
     #[schema(required = true)]
@@ -78,6 +95,20 @@ pub struct Outcome {
     pub stderr_truncated: bool,
 }
 
+impl Outcome {
+    /// Leaves out what the program has written.
+    pub(crate) fn hide_outputs(&mut self) {
+        for (text, bytes) in [
+            (&mut self.stdout, &mut self.stdout_bytes),
+            (&mut self.stderr, &mut self.stderr_bytes),
+        ] {
+            text.clear();
+            *bytes = 0;
+        }
+        (self.stdout_truncated, self.stderr_truncated) = (false, false);
+    }
+}
+
 impl From<model::TaskResult> for TaskResult {
     fn from(result: model::TaskResult) -> TaskResult {
         let model::TaskResult {
@@ -85,10 +116,16 @@ impl From<model::TaskResult> for TaskResult {
             execute,
             files,
             files_left_out,
+            judgement,
         } = result;
+        let judgement = judgement.as_ref();
         TaskResult {
             compile: compile.map(Into::into),
             execute: execute.map(Into::into),
+            verdict: judgement.map(|judgement| judgement.verdict),
+            score: judgement.map(|judgement| judgement.score.as_f64()),
+            max_score: judgement.map(|judgement| judgement.max_score.as_f64()),
+            cases: None,
             files: files.into_iter().map(Into::into).collect(),
             files_left_out: files_left_out.into(),
         }

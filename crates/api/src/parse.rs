@@ -76,7 +76,12 @@ fn message(error: &serde_json::Error) -> String {
     text.strip_suffix(&position).unwrap_or(&text).to_string()
 }
 
-/// Extracts the names of missing and unknown fields from serde's messages.
+/// An error about one field of an object that was parsed as a whole. `invalid_field` extracts the name again.
+pub(crate) fn field_error<E: serde::de::Error>(name: &str, problem: &str) -> E {
+    E::custom(format!("field `{name}`: {problem}"))
+}
+
+/// Extracts the names of fields from serde's messages and from those of [`field_error`].
 fn invalid_field(path: &str, message: &str) -> InvalidField {
     let path = if path == "." { "" } else { path };
     if let Some(name) = message
@@ -94,6 +99,12 @@ fn invalid_field(path: &str, message: &str) -> InvalidField {
             path_of_unknown(path, name.trim_matches('`')),
             unknown_name("field", name.trim_matches('`'), &known),
         );
+    }
+    if let Some((name, problem)) = message
+        .strip_prefix("field `")
+        .and_then(|rest| rest.split_once("`: "))
+    {
+        return InvalidField::new(name, problem).within_path(path);
     }
     let path = if path.is_empty() { "body" } else { path };
     if let Some((problem, limit, actual)) = split_limit_error(message) {

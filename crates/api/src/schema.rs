@@ -15,6 +15,12 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::{byte_size, duration, limit_value};
 
+mod judging;
+
+pub use judging::{
+    CaseName, Cases, Check, GroupRules, JudgeProtocol, Points, ProblemName, StopRule, Verdict,
+};
+
 /// Declares types that only define a schema component of the same name.
 macro_rules! schemas {
     ($($name:ident = $schema:expr;)*) => {$(
@@ -31,6 +37,8 @@ macro_rules! schemas {
         impl ToSchema for $name {}
     )*};
 }
+
+use schemas;
 
 schemas! {
     Id = text("A UUID in its hyphenated form.").format(Some(SchemaFormat::Custom("uuid".into())))
@@ -107,8 +115,9 @@ schemas! {
     ByteRange = text("One range of bytes. Other values are ignored.").pattern(Some(HEADER_TEXT))
         .examples(["bytes=0-1023"]);
     FilePath = text("The path of a kept file.").max_length(Some(1024))
-        .pattern(Some(format!("^[^/{CONTROL}]+(?:/[^/{CONTROL}]+)*$")));
-    ExecutorName = text("An executor's name.").pattern(Some("^[A-Za-z0-9._-]{1,128}$"));
+        .pattern(Some(format!("^[^/{CONTROL}]+(?:/[^/{CONTROL}]+)*$")))
+        .examples(["out/hello.txt"]);
+    ExecutorName = text("An executor's name.").pattern(Some("^[A-Za-z0-9._-]{1,128}$")).examples(["lab-1"]);
     DrainReason = text("Why the executor is drained: one line.")
         .min_length(Some(1)).max_length(Some(model::DrainReason::MAX_CHARACTERS))
         // Not only spaces; no control characters or other separators of lines.
@@ -126,12 +135,12 @@ schemas! {
     Bytes = text("Any bytes.").format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     StreamEvent = ObjectBuilder::new()
         .description(Some(
-            "One server-sent event. The data of a `status` event is an `Event`, of an `output` event an `Output`, of a \
+            "One server-sent event. The data of a `status` event is an `Event`, of a `case` event a `CaseEvent`, of an `output` event an `Output`, of a \
              `group` event a `Group`, of a `problem` event a `Problem`; all are JSON on one line.",
         ))
         .property(
             "event",
-            text("The type of the data.").enum_values(Some(["status", "output", "group", "problem"])),
+            text("The type of the data.").enum_values(Some(["status", "case", "output", "group", "problem"])),
         )
         .property("data", text("JSON.").content_media_type("application/json"))
         .required("event")
@@ -229,36 +238,43 @@ fn environment(limits: &TaskSizeLimits) -> ObjectBuilder {
 }
 
 fn files(limits: &TaskSizeLimits) -> OneOfBuilder {
-    let listed = ObjectBuilder::new()
+    let listed = listed_files()
         .description(Some(format!(
             "Files by path, up to {} in `source` and `data` together.",
             limits.files
         )))
-        .property_names(Some(path()))
-        .property("zip", file_named_zip())
-        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::Ref(
-            Ref::from_schema_name("File"),
-        ))))
         .max_properties(Some(limits.files))
         .examples([serde_json::json!({
             "main.cpp": "int main() { return 0; }",
             "run.sh": {"text": "exec ./main\n", "executable": true},
             "logo.bin": {"base64": "//79"},
         })]);
-    let content = OneOfBuilder::new()
-        .item(content_object(ContentForm::Base64, ExecutableField::None))
-        .item(content_object(ContentForm::Blob, ExecutableField::None));
-    let zip = ObjectBuilder::new()
-        .description(Some("A zip, which is unpacked when the task is added."))
-        .property("zip", content)
-        .required("zip")
-        .additional_properties(Some(AdditionalProperties::FreeForm(false)));
     OneOfBuilder::new()
         .description(Some(
             "Files by path relative to the workspace, or one zip that contains them.",
         ))
         .item(listed)
-        .item(zip)
+        .item(zip_of_files())
+}
+
+fn listed_files() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .property_names(Some(path()))
+        .property("zip", file_named_zip())
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::Ref(
+            Ref::from_schema_name("File"),
+        ))))
+}
+
+fn zip_of_files() -> ObjectBuilder {
+    let content = OneOfBuilder::new()
+        .item(content_object(ContentForm::Base64, ExecutableField::None))
+        .item(content_object(ContentForm::Blob, ExecutableField::None));
+    ObjectBuilder::new()
+        .description(Some("A zip, which is unpacked when the task is added."))
+        .property("zip", content)
+        .required("zip")
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
 const UUID: &str = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";

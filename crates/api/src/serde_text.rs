@@ -7,6 +7,8 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::ser::Serializer;
 
+use crate::parse;
+
 /// Deserializes a text and passes it to `parse`, without a copy unless the text contains escapes.
 pub(crate) fn deserialize_text<'de, D, T, E>(
     deserializer: D,
@@ -43,6 +45,19 @@ where
     })
 }
 
+/// Finds a value by its name among all that there are.
+pub(crate) fn find_known<T: Copy, const N: usize>(
+    kind: &str,
+    known: [(&str, T); N],
+    name: &str,
+) -> Result<T, String> {
+    let found = known.iter().find(|(candidate, _)| *candidate == name);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names = known.map(|(name, _)| name);
+        format!("'{name}' {}", parse::unknown_name(kind, name, &names))
+    })
+}
+
 /// Defines a module for `#[serde(with)]` for each type.
 macro_rules! as_text {
     ($($module:ident: $type:ty, $expected:literal, $parse:expr, $show:expr;)*) => {$(
@@ -76,6 +91,21 @@ as_text! {
         |name: &model::LanguageName| name.clone();
     root: model::RootName, "a root's name as text", |text| model::RootName::new(text),
         |name: &model::RootName| name.clone();
+    problem: model::ProblemName, "a problem's name as text", |text| model::ProblemName::new(text),
+        |name: &model::ProblemName| name.clone();
+    case_name: model::CaseName, "a name as text", |text| model::CaseName::new(text),
+        |name: &model::CaseName| name.clone();
+    verdict: model::Verdict, "a verdict as text", |text| text.parse::<model::Verdict>(),
+        |verdict: &model::Verdict| *verdict;
+    stop: model::StopRule, "a rule as text",
+        |text| find_known("rule", model::StopRule::ALL.map(|rule| (rule.as_str(), rule)), text),
+        |rule: &model::StopRule| rule.as_str();
+    scoring: model::GroupScoring, "a rule as text",
+        |text| find_known("rule", model::GroupScoring::ALL.map(|rule| (rule.as_str(), rule)), text),
+        |rule: &model::GroupScoring| rule.as_str();
+    protocol: model::JudgeProtocol, "a protocol as text",
+        |text| find_known("protocol", model::JudgeProtocol::ALL.map(|known| (known.as_str(), known)), text),
+        |protocol: &model::JudgeProtocol| protocol.as_str();
     kept_path: model::WorkspacePath, "a path as text", |text| model::WorkspacePath::of_kept_file(text),
         |path: &model::WorkspacePath| path.clone();
     blob: model::BlobHash, "a SHA-256 in hex", |text| text.parse::<model::BlobHash>(),
@@ -143,6 +173,10 @@ pub(crate) mod optional {
         root: model::RootName, "crate::serde_text::root";
         blob: model::BlobHash, "crate::serde_text::blob";
         reason: model::OutcomeReason, "crate::serde_text::reason";
+        problem: model::ProblemName, "crate::serde_text::problem";
+        case_name: model::CaseName, "crate::serde_text::case_name";
+        verdict: model::Verdict, "crate::serde_text::verdict";
+        stop: model::StopRule, "crate::serde_text::stop";
         recorded_end: model::RecordedEnd, "crate::serde_text::recorded_end";
         left_out_reason: model::LeftOutReason, "crate::serde_text::left_out_reason";
         time: model::UnixTime, "crate::serde_text::time";

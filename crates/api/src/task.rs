@@ -1,13 +1,17 @@
 //! A task in a response.
 
 use model::{
-    ExecutorName, GroupName, KeepPattern, Labels, LanguageName, RecordedEnd, RootName, TaskId, TaskStatus,
-    UnixTime, UserName,
+    CaseMark, ExecutorName, GroupName, KeepPattern, Labels, LanguageName, ProblemName, RecordedEnd, RootName,
+    StopRule, TaskId, TaskStatus, UnixTime, UserName,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{CompileStep, ExecuteStep, FilesOrZip, TaskResult, labels, schema, serde_text};
+use crate::group_rule::{self, GroupRules};
+use crate::{
+    Case, CaseResult, Check, CompileStep, ExecuteStep, FilesOrZip, JudgeProgram, TaskResult, labels, schema,
+    serde_text,
+};
 
 /// A task with its status, its specification and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -77,6 +81,27 @@ pub struct Task {
     pub data: FilesOrZip,
     pub compile: Option<CompileStep>,
     pub execute: ExecuteStep,
+    /// The cases of a judged task. What those of a problem contain is for its owner. Null for a task that is not judged, like
+    /// the next four fields.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub cases: Option<Vec<Case>>,
+    #[serde(default)]
+    #[schema(value_type = Option<schema::Check>, required = true)]
+    pub check: Option<Check>,
+    #[serde(default)]
+    #[schema(required = true)]
+    pub interact: Option<JudgeProgram>,
+    #[serde(with = "serde_text::optional::stop", default)]
+    #[schema(value_type = Option<schema::StopRule>, required = true)]
+    pub stop: Option<StopRule>,
+    #[serde(with = "group_rule", default)]
+    #[schema(value_type = schema::GroupRules, required = true)]
+    pub groups: GroupRules,
+    /// The problem that has brought the cases.
+    #[serde(with = "serde_text::optional::problem", default)]
+    #[schema(value_type = Option<String>, required = true)]
+    pub problem: Option<ProblemName>,
     /// Which files of the workspace are kept when the execute step has ended.
     #[serde(with = "labels::keep", default)]
     #[schema(value_type = Vec<String>, required = true)]
@@ -129,6 +154,65 @@ pub struct TaskEvent {
     pub time: UnixTime,
 }
 
+/// The fields of a task's JSON that say how it is judged.
+#[derive(Default)]
+struct JudgingFields {
+    cases: Option<Vec<Case>>,
+    check: Option<Check>,
+    interact: Option<JudgeProgram>,
+    stop: Option<StopRule>,
+    groups: GroupRules,
+    problem: Option<ProblemName>,
+}
+
+impl From<model::Judging> for JudgingFields {
+    fn from(judging: model::Judging) -> JudgingFields {
+        let model::Judging {
+            cases,
+            check,
+            stop,
+            groups,
+            problem,
+        } = judging;
+        let (check, interact) = Check::of_model(check);
+        JudgingFields {
+            cases: Some(cases.into_iter().map(Into::into).collect()),
+            // An interactor decides alone.
+            check: interact.is_none().then_some(check),
+            interact,
+            stop: Some(stop),
+            groups,
+            problem: problem.map(|problem| problem.name),
+        }
+    }
+}
+
+impl Task {
+    /// Replaces the bare verdicts on the cases by their results.
+    pub fn set_case_results(&mut self, results: Vec<model::CaseResult>) {
+        if let Some(result) = &mut self.result {
+            result.cases = Some(results.into_iter().map(Into::into).collect());
+        }
+    }
+
+    /// Leaves out what the owner of the cases alone may see: inputs, answers and messages of the judge, and what a program may
+    /// have copied from its input.
+    pub fn hide_secrets(&mut self) {
+        let cases = self.cases.as_deref_mut().unwrap_or_default();
+        let results = self
+            .result
+            .iter_mut()
+            .filter_map(|result| result.cases.as_deref_mut());
+        for (index, result) in results.flatten().enumerate() {
+            let is_sample = cases.get(index).is_some_and(|case| case.sample);
+            result.hide(is_sample);
+        }
+        cases.iter_mut().for_each(Case::hide);
+        self.check.iter_mut().for_each(Check::hide);
+        self.interact.iter_mut().for_each(JudgeProgram::hide);
+    }
+}
+
 impl From<model::Task> for Task {
     fn from(task: model::Task) -> Task {
         let model::Task {
@@ -146,6 +230,16 @@ impl From<model::Task> for Task {
             result,
             trouble,
         } = task;
+        let judgement = result.as_ref().and_then(|result| result.judgement.as_ref());
+        let marks = judgement.zip(spec.judging.as_ref()).map(|(judgement, judging)| {
+            let marks = CaseMark::of_judgement(judging, judgement);
+            marks.map(CaseResult::of_mark).collect()
+        });
+        let result = result.map(|result| TaskResult {
+            cases: marks,
+            ..result.into()
+        });
+        let judging = spec.judging.map(JudgingFields::from).unwrap_or_default();
         Task {
             id,
             user: spec.user,
@@ -169,8 +263,14 @@ impl From<model::Task> for Task {
             data: spec.data.into(),
             compile: spec.compile.map(Into::into),
             execute: spec.execute.into(),
+            cases: judging.cases,
+            check: judging.check,
+            interact: judging.interact,
+            stop: judging.stop,
+            groups: judging.groups,
+            problem: spec.problem.or(judging.problem),
             keep: spec.keep,
-            result: result.map(Into::into),
+            result,
             trouble,
         }
     }
@@ -205,7 +305,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{NewTask, parse_json};
+    use crate::{CasesOrFiles, NewTask, parse_json};
 
     const WRITTEN: &str = r#"{
         "user": "alice", "priority": 3,
@@ -234,6 +334,8 @@ mod tests {
                 execute: new.execute.into(),
                 source,
                 data,
+                judging: None,
+                problem: None,
                 keep: new.keep,
                 labels: new.labels,
                 group: new.group,
@@ -295,6 +397,7 @@ mod tests {
                     bytes: 7,
                     why: Some(LeftOutReason::TooMany),
                 },
+                judgement: None,
             }),
             trouble: None,
         }
@@ -329,6 +432,12 @@ mod tests {
             data: read.data,
             compile: read.compile,
             execute: read.execute,
+            cases: read.cases.map(CasesOrFiles::Listed),
+            check: read.check,
+            interact: read.interact,
+            stop: read.stop,
+            groups: read.groups,
+            problem: read.problem,
             keep: read.keep,
             labels: read.labels,
             group: read.group,

@@ -216,7 +216,7 @@ fn measure_runs(warden: &mut Warden, bwrap: &str, rounds: usize) -> Result<RunDu
         ready: Vec::new(),
         bwrap: Vec::new(),
     };
-    let spec = spec(&[spawns::PROGRAM]);
+    let spec = command_spec(&[spawns::PROGRAM]);
     for _ in 0..rounds {
         let began = Instant::now();
         let status = Command::new(spawns::PROGRAM)
@@ -274,7 +274,10 @@ fn burn_once(warden: &mut Warden) -> Result<BurnComparison> {
         "the CPU-bound program failed outside of a cell"
     );
     let run_handle = warden.new_run();
-    let outcome = warden.run(&run_handle, &spec(&[&["./burn"], &arguments[..]].concat()))?;
+    let outcome = warden.run(
+        &run_handle,
+        &command_spec(&[&["./burn"], &arguments[..]].concat()),
+    )?;
     let printed = String::from_utf8_lossy(&outcome.stdout.head).trim().to_string();
     let own_cpu_seconds = printed.parse().with_context(|| {
         format!("the CPU-bound program printed '{printed}' in a cell instead of its CPU time: {outcome:?}")
@@ -287,13 +290,13 @@ fn burn_once(warden: &mut Warden) -> Result<BurnComparison> {
     })
 }
 
-fn spec(argv: &[&str]) -> CommandSpec {
+/// A command with the limits that users usually set, so that their enforcement is part of the cost.
+pub(crate) fn command_spec(argv: &[&str]) -> CommandSpec {
     CommandSpec {
         argv: argv.iter().map(Into::into).collect(),
         env: Vec::new(),
         directory: WORKSPACE.into(),
         input: CommandInput::Bytes(Vec::new()),
-        // Limits that users usually set, so that their enforcement is part of the cost.
         limits: CommandLimits {
             wall: Some(Duration::from_secs(60)),
             cpu: Some(Duration::from_secs(30)),

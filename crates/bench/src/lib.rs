@@ -14,11 +14,14 @@ pub mod burn;
 mod cells;
 mod claims;
 mod cluster;
+mod judging;
 mod kept_files;
 mod latency;
 mod live_output;
 mod neighbours;
+mod pages;
 mod percentile;
+mod process_tree;
 mod raw_http;
 mod report;
 mod results;
@@ -50,7 +53,7 @@ pub struct BenchOptions {
     pub subject: BenchSubject,
 }
 
-/// What `conclave bench` measures: a single node, a cluster, the cost of cells, or hostile neighbours.
+/// What `conclave bench` measures: a single node, a cluster, the cost of cells, hostile neighbours, or judging.
 pub enum BenchSubject {
     /// `conclave up`: throughput, latency, durable adds, claims, memory and start.
     SingleNode,
@@ -66,6 +69,8 @@ pub enum BenchSubject {
     Results,
     /// What a task in a cell loses to hostile programs in the slot beside it.
     Neighbours,
+    /// What judging costs, against compiling and running directly, bare spawns, and the sandbox alone.
+    Judge { sandbox: SandboxOptions },
 }
 
 /// How many tasks, rounds and seconds each measurement of the benchmark takes.
@@ -86,6 +91,13 @@ pub struct BenchSizes {
     pub large_output: u64,
     /// How many tasks a group has.
     pub group_tasks: usize,
+    /// How often the submissions of a contest are judged, each time as many as these.
+    pub judge_rounds: usize,
+    pub submissions: usize,
+    /// How many cases a single task has.
+    pub judged_cases: usize,
+    /// How many tasks share a checker.
+    pub checked_tasks: usize,
 }
 
 impl BenchSizes {
@@ -102,6 +114,10 @@ impl BenchSizes {
             followers: 500,
             large_output: 1 << 30,
             group_tasks: 1_000_000,
+            judge_rounds: 2,
+            submissions: 30,
+            judged_cases: 1000,
+            checked_tasks: 100,
         }
     }
 
@@ -118,6 +134,10 @@ impl BenchSizes {
             followers: 100,
             large_output: 128 << 20,
             group_tasks: 20_000,
+            judge_rounds: 1,
+            submissions: 6,
+            judged_cases: 200,
+            checked_tasks: 20,
         }
     }
 }
@@ -152,6 +172,9 @@ pub async fn run(options: BenchOptions) -> Result<BenchReport> {
         BenchSubject::Results => BenchReport::of(&results::measure(&sizes, folder.path()).await?),
         BenchSubject::Neighbours => {
             BenchReport::of(&neighbours::measure(sizes.neighbour_rounds, folder.path()).await?)
+        }
+        BenchSubject::Judge { sandbox } => {
+            BenchReport::of(&judging::measure(&sizes, &sandbox, folder.path()).await?)
         }
     }
 }

@@ -11,12 +11,13 @@ use crate::backlog::Backlog;
 use crate::baseline::{self, SpawnBaseline};
 use crate::claims::{self, ClaimLatency};
 use crate::latency::{self, IdleLatency};
+use crate::pages::{self, PageLatency};
 use crate::report::{FigureTable, Figures, ReleaseTarget, mebibytes, millis, rate};
 use crate::throughput::{self, TaskThroughput};
 use crate::up_process::UpProcess;
 use crate::{ADD_CONCURRENCIES, BenchSizes, progress};
 
-/// What `conclave bench` measures of a `conclave up`: throughput, latency, adds, claims, memory and start.
+/// What `conclave bench` measures of a `conclave up`: throughput, latency, adds, claims, memory, start and the first page.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SingleNodeFigures {
     /// Whether bare spawns were equally fast before and after. If not, the machine had other load and the figures mean little.
@@ -30,6 +31,7 @@ pub(crate) struct SingleNodeFigures {
     pub(crate) claims_beside_unclaimable: ClaimLatency,
     pub(crate) memory: BacklogMemory,
     pub(crate) start: StartTimes,
+    pub(crate) page: PageLatency,
 }
 
 /// A figure of the benchmark: resident memory of a `conclave up` with a number of queued tasks.
@@ -55,6 +57,7 @@ const MAX_UNCLAIMABLE_COST: f64 = 1.5;
 const MAX_MEMORY_MIB: u64 = 300;
 const MAX_EMPTY_START_SECONDS: f64 = 1.0;
 const MAX_FULL_START_SECONDS: f64 = 2.0;
+const MAX_PAGE_SECONDS: f64 = 0.05;
 
 pub(crate) async fn measure(sizes: &BenchSizes, folder: &Path) -> Result<SingleNodeFigures> {
     progress("measuring bare spawns");
@@ -105,7 +108,8 @@ pub(crate) async fn measure(sizes: &BenchSizes, folder: &Path) -> Result<SingleN
     if let Some(beside) = backlogs.pop() {
         beside.server.stop().await?;
     }
-    let (memory, start) = reopen_largest(backlogs, folder, empty_start_time).await?;
+    let (memory, start, page) =
+        reopen_largest(backlogs, folder, empty_start_time, sizes.latency_rounds).await?;
 
     Ok(SingleNodeFigures {
         steady,
@@ -117,15 +121,17 @@ pub(crate) async fn measure(sizes: &BenchSizes, folder: &Path) -> Result<SingleN
         claims_beside_unclaimable,
         memory,
         start,
+        page,
     })
 }
 
-/// Measures the memory of the server with the largest backlog, and how long it takes to start again.
+/// Measures the memory of the server with the largest backlog, how long it takes to start again, and then its first page.
 async fn reopen_largest(
     mut backlogs: Vec<Backlog>,
     folder: &Path,
     empty_start_time: Duration,
-) -> Result<(BacklogMemory, StartTimes)> {
+    page_rounds: usize,
+) -> Result<(BacklogMemory, StartTimes, PageLatency)> {
     let Backlog { server, tasks, .. } = backlogs.pop().context("there is no backlog to measure")?;
     for backlog in backlogs {
         backlog.server.stop().await?;
@@ -144,8 +150,10 @@ async fn reopen_largest(
         full_seconds: full.start_time.as_secs_f64(),
         full_resident_bytes: full.resident_bytes()?,
     };
+    progress(format_args!("measuring the list of {queued} tasks as a page"));
+    let page = pages::measure(&full, queued, page_rounds).await?;
     full.stop().await?;
-    Ok((memory, start))
+    Ok((memory, start, page))
 }
 
 impl SingleNodeFigures {
@@ -223,6 +231,11 @@ impl Figures for SingleNodeFigures {
             millis(self.start.full_seconds),
         );
         table.add_figure("  memory then", mebibytes(self.start.full_resident_bytes));
+        table.add_figure(
+            format!("GET / with {} tasks, p50", self.page.tasks),
+            millis(self.page.p50_seconds),
+        );
+        table.add_figure("  p99", millis(self.page.p99_seconds));
         table
     }
 
@@ -278,6 +291,12 @@ impl Figures for SingleNodeFigures {
                 format!("{:.3} s", self.start.full_seconds),
                 self.start.full_seconds < MAX_FULL_START_SECONDS,
             ),
+            ReleaseTarget::new(
+                "p50 of the first page with the largest backlog",
+                format!("< {:.0} ms", MAX_PAGE_SECONDS * 1e3),
+                format!("{:.1} ms", self.page.p50_seconds * 1e3),
+                self.page.p50_seconds < MAX_PAGE_SECONDS,
+            ),
         ]
     }
 }
@@ -323,6 +342,11 @@ mod tests {
                 full_seconds: 1.9,
                 full_resident_bytes: 0,
             },
+            page: PageLatency {
+                tasks: 1,
+                p50_seconds: 0.049,
+                p99_seconds: 0.1,
+            },
         }
     }
 
@@ -341,5 +365,6 @@ mod tests {
         check(|figures| figures.start.full_resident_bytes = 300 << 20);
         check(|figures| figures.start.empty_seconds = 1.0);
         check(|figures| figures.start.full_seconds = 2.0);
+        check(|figures| figures.page.p50_seconds = 0.05);
     }
 }

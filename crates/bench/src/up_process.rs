@@ -11,6 +11,8 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::process_tree;
+
 /// A running `conclave up` that the benchmark has started as a child process, and clients for it.
 pub(crate) struct UpProcess {
     child: Child,
@@ -94,6 +96,11 @@ impl UpProcess {
     /// The largest resident memory since its start, in bytes.
     pub(crate) fn peak_resident_bytes(&self) -> Result<u64> {
         self.memory_line("VmHWM")
+    }
+
+    /// CPU time of the server and all its descendants since its start.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        process_tree::cpu_time(self.pid)
     }
 
     fn memory_line(&self, name: &str) -> Result<u64> {

@@ -3,6 +3,7 @@
 mod client;
 mod cluster;
 mod filter;
+mod judging;
 mod missing_dashes;
 mod node;
 mod task;
@@ -14,17 +15,20 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     add, backup, bench, cancel, completions, config, credentials, drain, executor, executors, export,
-    gateway, get, groups, hold, judicator, judicators, languages, leave, remove, retry, root, run, sandbox,
-    search, service, stats, status, stop, up, wait, watch,
+    gateway, get, groups, hold, judge, judicator, judicators, languages, leave, problem, remove, retry, root,
+    run, sandbox, search, service, stats, status, stop, up, wait, watch,
 };
 
 pub(crate) use client::{ClientFlags, ServerFlags};
 pub(crate) use cluster::{BootstrapFlags, ClusterFlags, NodeNameFlag};
 pub(crate) use filter::{CancelFilterFlags, TaskFilterFlags};
+pub(crate) use judging::{ComparisonKind, JudgingFlags, problem_name};
 pub(crate) use node::{
     ExecutorFlags, GatewayFlags, LocalNodeFlags, NodeFlags, config_flag, config_list_flag,
 };
-pub(crate) use task::{LimitFlags, TASK_FLAGS, TaskFlags, executor_name, user_name};
+pub(crate) use task::{
+    LimitFlags, TASK_FLAGS, TaskFlags, executor_name, language_name, root_name, user_name,
+};
 pub(crate) use task_ref::{TaskLookupError, TaskRef, task_ref};
 pub(crate) use task_set::{TaskSetFlags, group_name};
 
@@ -120,6 +124,10 @@ pub(crate) enum CliCommand {
     Groups(groups::GroupsArgs),
     /// Write the results of many tasks as CSV or JSON Lines
     Export(export::ExportArgs),
+    /// Judge submissions by the cases of a problem or of a folder, and print a table
+    Judge(judge::JudgeArgs),
+    /// Verify problem packages, and keep them on the server under a name
+    Problem(problem::ProblemArgs),
     /// List executors
     Executors(executors::ExecutorsArgs),
     /// Drain an executor: it ends the tasks that it has, and gets no new ones until `resume`
@@ -158,6 +166,8 @@ impl CliCommand {
             CliCommand::Wait(args) => Some(&mut args.client),
             CliCommand::Groups(args) => Some(&mut args.client),
             CliCommand::Export(args) => Some(&mut args.client),
+            CliCommand::Judge(args) => Some(&mut args.client),
+            CliCommand::Problem(args) => Some(args.client_flags()),
             CliCommand::Executors(args) => Some(&mut args.client),
             CliCommand::Drain(args) => Some(&mut args.client),
             CliCommand::Resume(args) => Some(&mut args.client),
@@ -256,6 +266,17 @@ mod tests {
             "conclave remove j2 --data /srv/c",
             "conclave service etcd-proxy --config etcd.toml",
             "conclave bench --quick --json",
+            "conclave judge --problem sum a.cpp b.py --csv",
+            "conclave judge --cases tests --check lines --stop first_failure --cpu 1s sub/ --html --wait 5m",
+            "conclave judge --cases tests --checker check.cpp --protocol testlib --judge-arg -x a.py --json",
+            "conclave judge --cases tests --interactor judge.py --language pypy --user ada --group g a.py",
+            "conclave problem verify packages/sum --time-limit 2s --csv",
+            "conclave --server https://h problem import packages/sum --name sum --json",
+            "conclave problem list --json",
+            "conclave problem show sum --server https://h",
+            "conclave problem remove sum --yes",
+            "conclave run a.cpp --cases tests --float-tolerance 1e-6",
+            "conclave add a.cpp --problem sum",
             "conclave root build contest --packages g++,python3 --pip numpy==1.26.4,pandas --suite bookworm",
             "conclave root build contest --mirror http://deb.debian.org/debian --max-size 1GiB --data /srv/c",
             "conclave root import image.tar --name contest --max-size 40GiB --config node.toml",
@@ -326,6 +347,22 @@ mod tests {
             "conclave root build x --pip http://x",
             "conclave root build x --suite ../x",
             "conclave root build x --mirror ftp://x",
+            "conclave judge a.cpp",
+            "conclave judge --problem sum",
+            "conclave judge --problem sum --cases tests a.cpp",
+            "conclave judge --problem sum --check lines a.cpp",
+            "conclave judge --cases tests --check fast a.cpp",
+            "conclave judge --cases tests --checker c.py --interactor i.py a.cpp",
+            "conclave judge --cases tests --protocol icpc a.cpp",
+            "conclave judge --cases tests --float-tolerance -1 a.cpp",
+            "conclave judge --cases tests --csv --html a.cpp",
+            "conclave judge --cases tests --csv --json a.cpp",
+            "conclave problem",
+            "conclave problem verify",
+            "conclave problem verify x --time-limit 0s",
+            "conclave problem import x --name a/b",
+            "conclave problem remove",
+            "conclave add --file a --cases tests",
             "conclave root import",
             "conclave root import x --name A",
             "conclave root import x --max-size 0",

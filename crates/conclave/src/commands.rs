@@ -15,10 +15,12 @@ pub(crate) mod gateway;
 pub(crate) mod get;
 pub(crate) mod groups;
 pub(crate) mod hold;
+pub(crate) mod judge;
 pub(crate) mod judicator;
 pub(crate) mod judicators;
 pub(crate) mod languages;
 pub(crate) mod leave;
+pub(crate) mod problem;
 pub(crate) mod remove;
 pub(crate) mod retry;
 pub(crate) mod root;
@@ -64,6 +66,8 @@ pub(crate) fn run(command: CliCommand) -> Result<ExitCode> {
         CliCommand::Wait(args) => block_on(wait::run(args)),
         CliCommand::Groups(args) => block_on(groups::run(args)),
         CliCommand::Export(args) => block_on(export::run(args)),
+        CliCommand::Judge(args) => block_on(judge::run(args)),
+        CliCommand::Problem(args) => block_on(problem::run(args)),
         CliCommand::Executors(args) => block_on(executors::run(args)),
         CliCommand::Languages(args) => block_on(languages::run(args)),
         CliCommand::Drain(args) => block_on(drain::run(args)),

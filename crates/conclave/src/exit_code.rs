@@ -1,7 +1,7 @@
 //! The exit code of the commands that exit as a task did (`run`, `watch`, `get --wait`, `get --follow`, `sandbox`).
 
 use api::Task;
-use model::{OutcomeReason, TaskStatus};
+use model::{OutcomeReason, TaskStatus, Verdict};
 
 /// The client itself failed, so the result of the task is unknown. `env`, `timeout` and `docker run` use the same code.
 pub(crate) const CLIENT_FAILURE: u8 = 125;
@@ -11,6 +11,9 @@ pub(crate) const WAIT_TIMEOUT: u8 = 124;
 
 /// The task succeeded, but its output was truncated.
 pub(crate) const OUTPUT_TRUNCATED: u8 = 119;
+
+/// A case of a judged task had the wrong output.
+pub(crate) const WRONG_ANSWER: u8 = 120;
 
 /// The facts about a task or command from which the exit code of `conclave run`, `watch`, `get` or `sandbox` follows.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +29,26 @@ pub(crate) struct OutcomeSummary {
 impl OutcomeSummary {
     pub(crate) fn of(task: &Task) -> OutcomeSummary {
         let result = task.result.as_ref();
-        let outcome = result.and_then(|result| result.execute.as_ref());
+        let failed = result.and_then(|result| {
+            let mut cases = result.cases.iter().flatten();
+            cases.find(|case| case.verdict != Verdict::Accepted)
+        });
+        // Of a judged task, the first case that was not accepted decides.
+        let outcome = match failed {
+            Some(case) => case.execute.as_ref(),
+            None => result.and_then(|result| result.execute.as_ref()),
+        };
+        let reason = match failed.map(|case| case.verdict) {
+            Some(Verdict::WrongAnswer) => Some(OutcomeReason::WrongAnswer),
+            _ => outcome.map(|outcome| outcome.reason),
+        };
         let mut steps = result
             .into_iter()
             .flat_map(|result| [&result.compile, &result.execute])
             .flatten();
         OutcomeSummary {
             status: task.status,
-            reason: outcome.map(|outcome| outcome.reason),
+            reason,
             exit_code: outcome.and_then(|outcome| outcome.exit_code),
             signal: outcome.and_then(|outcome| outcome.signal),
             truncated: steps.any(|outcome| outcome.stdout_truncated || outcome.stderr_truncated),
@@ -52,6 +67,7 @@ Exit codes:
   115    process limit         116  cancelled
   117    system error: the platform could not run the task
   118    disk limit            119  success, but a part of the output was cut off
+  120    wrong answer: a case of a judged task was not accepted
   124    not done within the time of --wait
   125    conclave itself failed: invalid input, or no response from the server
   2      invalid command line";
@@ -64,10 +80,10 @@ Exit codes without --wait and --follow:
   1      there is no such task, or no response from the server
   2      invalid command line
 
-Exit codes with --wait or --follow are those of `conclave run`: the exit code of the task, 110 to 119 for how it ended,
+Exit codes with --wait or --follow are those of `conclave run`: the exit code of the task, 110 to 120 for how it ended,
 124 if it is not done in time, 125 if there is no such task or no response from the server.";
 
-/// Codes from 110 to 119 are conclave's own. A command may use them too; only `--json` shows for certain how it ended.
+/// Codes from 110 to 120 are conclave's own. A command may use them too; only `--json` shows for certain how it ended.
 pub(crate) fn exit_code_for(summary: OutcomeSummary) -> u8 {
     match summary.status {
         TaskStatus::Success if summary.truncated => OUTPUT_TRUNCATED,
@@ -85,6 +101,8 @@ pub(crate) fn exit_code_for(summary: OutcomeSummary) -> u8 {
             Some(OutcomeReason::ProcessLimit) => 115,
             Some(OutcomeReason::DiskLimit) => 118,
             Some(OutcomeReason::Cancelled) => 116,
+            Some(OutcomeReason::WrongAnswer) => WRONG_ANSWER,
+            Some(OutcomeReason::JudgeError) => 117,
             None => CLIENT_FAILURE,
         },
         TaskStatus::Pending | TaskStatus::Compiling | TaskStatus::Running | TaskStatus::Retrying => {
@@ -127,6 +145,13 @@ mod tests {
             None,
             Some(9),
             137,
+        );
+        check(
+            TaskStatus::RunFailed,
+            Some(OutcomeReason::WrongAnswer),
+            Some(0),
+            None,
+            120,
         );
         check(TaskStatus::CompileFailed, None, None, None, 110);
         check(TaskStatus::Cancelled, None, None, None, 116);

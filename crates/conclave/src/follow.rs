@@ -128,7 +128,7 @@ impl<'a> FollowedTask<'a> {
                 self.show(event);
                 last_status.replace(event.status) != Some(event.status)
             }
-            TaskStreamEvent::Output(_) => {
+            TaskStreamEvent::Case(_) | TaskStreamEvent::Output(_) => {
                 // The progress line would mix with the output.
                 self.progress.finish_and_clear();
                 true

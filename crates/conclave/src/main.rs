@@ -8,6 +8,7 @@ mod exit_code;
 mod follow;
 mod group_progress;
 mod interrupt;
+mod judge;
 mod kept_files;
 mod node;
 mod output_printer;
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         args::CliCommand::Run(_) | args::CliCommand::Watch(_) | args::CliCommand::Wait(_) => {
             exit_code::CLIENT_FAILURE
         }
+        args::CliCommand::Judge(_) => exit_code::CLIENT_FAILURE,
+        args::CliCommand::Problem(problem) if problem.is_verify() => exit_code::CLIENT_FAILURE,
         args::CliCommand::Get(get) if get.wait.is_some() || get.follow => exit_code::CLIENT_FAILURE,
         args::CliCommand::Sandbox(sandbox) if !sandbox.check => exit_code::CLIENT_FAILURE,
         _ => 1,

@@ -4,6 +4,9 @@ mod batch_key;
 mod blobs;
 mod build;
 mod collect;
+mod content;
+mod judging;
+mod program;
 
 use std::time::Duration;
 
@@ -13,6 +16,8 @@ use model::TaskId;
 
 pub(crate) use batch_key::BatchKey;
 pub(crate) use build::build;
+pub(crate) use content::{InlineBudget, content_of_file};
+pub(crate) use program::LocalProgram;
 
 /// Adds a task. Gives it an id if it has none, so that the client can repeat the request without adding the task twice.
 pub(crate) async fn add(task: &mut NewTask, wait: Option<Duration>, client: &HttpClient) -> Result<Task> {

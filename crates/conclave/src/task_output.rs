@@ -87,7 +87,10 @@ fn end_messages(task: &Task) -> Vec<String> {
 fn abnormal_end(step: &str, outcome: &Outcome) -> Option<String> {
     let wall = outcome.wall_seconds;
     let why = match outcome.reason {
-        OutcomeReason::Exited | OutcomeReason::Cancelled => return None,
+        OutcomeReason::Exited
+        | OutcomeReason::Cancelled
+        | OutcomeReason::WrongAnswer
+        | OutcomeReason::JudgeError => return None,
         OutcomeReason::Signalled => format!("it was ended by signal {}", outcome.signal.unwrap_or(0)),
         OutcomeReason::TimeLimit => format!("it exceeded its CPU time limit ({:.3} s)", outcome.cpu_seconds),
         OutcomeReason::WallLimit => format!("it exceeded its wall time limit ({wall:.3} s)"),
@@ -138,10 +141,20 @@ mod tests {
             data: Default::default(),
             compile: None,
             execute: step,
+            cases: None,
+            check: None,
+            interact: None,
+            stop: None,
+            groups: Default::default(),
+            problem: None,
             keep: Vec::new(),
             result: execute.map(|execute| TaskResult {
                 compile: None,
                 execute: Some(execute),
+                verdict: None,
+                score: None,
+                max_score: None,
+                cases: None,
                 files: Vec::new(),
                 files_left_out: Default::default(),
             }),

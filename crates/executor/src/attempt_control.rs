@@ -40,8 +40,9 @@ pub(crate) struct AttemptRevoked;
 #[derive(Default)]
 struct AttemptControlState {
     phase: AttemptPhase,
-    /// The number and the control handle of the warden that runs the attempt, once a slot has taken it.
-    warden: Option<(usize, WardenControl)>,
+    /// The numbers and the control handles of the wardens that run the attempt, once a slot has taken it: two while a program
+    /// talks with the one that judges it.
+    wardens: Vec<(usize, WardenControl)>,
     progress: Option<ProgressDeadline>,
     stage: StuckStage,
     stuck_reason: Option<String>,
@@ -49,12 +50,12 @@ struct AttemptControlState {
     platform_failure: Option<String>,
 }
 
-/// In an [`AttemptControl`]: whether a command of the attempt may start, runs, or must not run any more.
+/// In an [`AttemptControl`]: whether commands of the attempt may start, run, or must not run any more.
 #[derive(Default)]
 enum AttemptPhase {
     #[default]
     NotRunning,
-    Running(RunHandle),
+    Running(Vec<RunHandle>),
     Revoked,
 }
 
@@ -80,8 +81,8 @@ enum StuckStage {
 pub(crate) enum StuckAction {
     /// Nothing yet: its warden was killed, for this reason.
     WardenKilled(String),
-    /// Kill all processes of the attempt; the number is that of its warden.
-    KillProcesses(Option<usize>),
+    /// Kill all processes of the attempt; the numbers are those of its wardens.
+    KillProcesses(Vec<usize>),
     GiveUp,
 }
 
@@ -118,22 +119,22 @@ impl AttemptControl {
         }
     }
 
-    /// Records the command that is about to run. Returns false if the attempt was revoked: then the command must not run.
-    pub(crate) fn start_command(&self, run_handle: &RunHandle) -> bool {
+    /// Records the commands that are about to run. An error means that the attempt was revoked: then they must not run.
+    pub(crate) fn start_commands(&self, run_handles: &[RunHandle]) -> Result<(), AttemptRevoked> {
         let mut state = self.lock();
         if matches!(state.phase, AttemptPhase::Revoked) {
-            return false;
+            return Err(AttemptRevoked);
         }
-        state.phase = AttemptPhase::Running(run_handle.clone());
-        true
+        state.phase = AttemptPhase::Running(run_handles.to_vec());
+        Ok(())
     }
 
-    /// Kills the running command, or prevents it from starting. Returns whether a command had started: then there may be
+    /// Kills the running commands, or prevents them from starting. Returns whether one had started: then there may be
     /// processes of the attempt until its slot reports the end.
     pub(crate) fn revoke(&self) -> io::Result<bool> {
         let mut state = self.lock();
         let phase = std::mem::replace(&mut state.phase, AttemptPhase::Revoked);
-        let AttemptPhase::Running(run_handle) = phase else {
+        let AttemptPhase::Running(run_handles) = phase else {
             return Ok(false);
         };
         // The slot has only the margin left, which is enough to kill the command.
@@ -142,15 +143,18 @@ impl AttemptControl {
             deadline: progress.deadline.min(deadline),
             ..progress
         });
-        run_handle.kill().map(|()| true)
+        let killed: Vec<_> = run_handles.iter().map(RunHandle::kill).collect();
+        killed.into_iter().collect::<io::Result<Vec<()>>>().map(|_| true)
     }
 
-    /// The number of the warden that runs a command of the attempt, if one runs and the attempt was not revoked.
-    pub(crate) fn running_warden(&self) -> Option<usize> {
+    /// The numbers of the wardens that run commands of the attempt, if any run and the attempt was not revoked.
+    pub(crate) fn running_wardens(&self) -> Vec<usize> {
         let state = self.lock();
         let is_running = matches!(state.phase, AttemptPhase::Running(_)) && state.progress.is_some();
-        let warden = state.warden.as_ref().filter(|_| is_running);
-        warden.map(|(number, _)| *number)
+        match is_running {
+            true => state.warden_numbers(),
+            false => Vec::new(),
+        }
     }
 
     /// Kills the attempt for a reason that is not the task's; its end is reported as a platform failure.
@@ -179,14 +183,20 @@ impl AttemptControl {
         }
     }
 
-    /// A slot runs the attempt with this warden.
+    /// A slot runs the attempt with this warden, and no longer with others.
     pub(crate) fn on_warden_assigned(&self, number: usize, warden: WardenControl) {
         let mut state = self.lock();
-        state.warden = Some((number, warden));
+        state.wardens.clear();
+        state.wardens.push((number, warden));
         if !matches!(state.stage, StuckStage::GivenUp) {
             state.stage = StuckStage::Progressing;
             state.stuck_reason = None;
         }
+    }
+
+    /// A slot runs the attempt with this warden as well.
+    pub(crate) fn on_further_warden_assigned(&self, number: usize, warden: WardenControl) {
+        self.lock().wardens.push((number, warden));
     }
 
     /// The slot starts an operation that may take no longer than the margin.
@@ -213,7 +223,7 @@ impl AttemptControl {
     pub(crate) fn on_put_back(&self) {
         let mut state = self.lock();
         state.progress = None;
-        state.warden = None;
+        state.wardens.clear();
     }
 
     /// Why the slot of the attempt is considered stuck, if it is.
@@ -275,7 +285,7 @@ impl AttemptControl {
                 state.stuck_reason = Some(why.clone());
                 state.stage = StuckStage::WardenKilled;
                 // An error means that the warden has already exited.
-                if let Some((_, warden)) = &state.warden {
+                for (_, warden) in &state.wardens {
                     let _ = warden.kill_warden();
                 }
                 Some(StuckAction::WardenKilled(why))
@@ -283,9 +293,7 @@ impl AttemptControl {
             StuckStage::WardenKilled => {
                 state.stage = StuckStage::KillingProcesses;
                 state.phase = AttemptPhase::Revoked;
-                Some(StuckAction::KillProcesses(
-                    state.warden.as_ref().map(|(number, _)| *number),
-                ))
+                Some(StuckAction::KillProcesses(state.warden_numbers()))
             }
             StuckStage::KillingProcesses => Some(StuckAction::GiveUp),
             StuckStage::GivenUp => None,
@@ -294,6 +302,12 @@ impl AttemptControl {
 
     fn lock(&self) -> MutexGuard<'_, AttemptControlState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AttemptControlState {
+    fn warden_numbers(&self) -> Vec<usize> {
+        self.wardens.iter().map(|(number, _)| *number).collect()
     }
 }
 
@@ -321,7 +335,7 @@ mod tests {
         assert!(!control.is_revoked());
         assert_eq!(
             control.check_progress(at(122)),
-            Some(StuckAction::KillProcesses(None))
+            Some(StuckAction::KillProcesses(vec![]))
         );
         assert!(control.is_revoked(), "its command must not start any more");
         assert_eq!(control.check_progress(at(152)), Some(StuckAction::GiveUp));

@@ -111,6 +111,20 @@ impl BlobCache {
         self.folder.join(hash.to_string())
     }
 
+    /// Opens the file of a pinned blob. The error names neither the hash nor the path: it becomes a message for the user of a
+    /// task, and whoever knows the hash of a hidden case can download it. So the hash is only in the log.
+    pub(crate) fn open_blob(&self, hash: &BlobHash) -> io::Result<File> {
+        let opened = File::open(self.path(hash));
+        opened.inspect_err(|error| tracing::warn!(%hash, %error, "could not open a cached blob"))
+    }
+
+    /// The size of a pinned blob. The error is like that of [`BlobCache::open_blob`].
+    pub(crate) fn size_of(&self, hash: &BlobHash) -> io::Result<u64> {
+        let status = fs::metadata(self.path(hash));
+        let size = status.map(|status| status.len());
+        size.inspect_err(|error| tracing::warn!(%hash, %error, "could not read the size of a cached blob"))
+    }
+
     /// Where a blob is downloaded to before `insert`.
     pub(crate) fn partial_path(&self, hash: &BlobHash) -> PathBuf {
         self.folder.join(format!("{hash}.part"))

@@ -212,7 +212,7 @@ impl LeftOutFiles {
 }
 
 /// Whether the task has removed or replaced its workspace, so that nothing can match.
-fn is_workspace_gone(error: &io::Error) -> bool {
+pub(crate) fn is_workspace_gone(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP))
 }

@@ -25,6 +25,8 @@ pub enum ExecutorError {
     Occupied { name: ExecutorName, host: String },
     #[error("the judicator refused the report of this executor: {0}")]
     Refused(model::InvalidField),
+    #[error("could not find out which CPUs this process may use (executor.pin)")]
+    Cpus(#[source] io::Error),
     #[error("could not start the thread of a slot")]
     Thread(#[source] io::Error),
     #[error(transparent)]

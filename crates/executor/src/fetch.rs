@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use model::{Assignment, AttemptEnd, BlobHash, BlobHasher, CompletedAttempt, retry_delay};
 use rpc::{CallError, Calls};
+use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 
 use crate::attempt_control::AttemptControl;
@@ -61,15 +62,19 @@ impl BlobFetcher {
             let fetching = AssertUnwindSafe(fetcher.fetch_all(blobs, &mut pins, &control)).catch_unwind();
             let fetched = fetching.await;
             let panicked = |_| {
-                Err(FetchFailure::of_executor(
-                    "the executor panicked while it fetched a blob".into(),
-                ))
+                let why = "the executor panicked while it fetched a file of the task";
+                Err(FetchFailure {
+                    why: why.into(),
+                    detail: "see the message of the panic".into(),
+                    cause: AttemptEndCause::ExecutorFailure,
+                })
             };
-            if let Err(FetchFailure { why, cause }) = fetched.unwrap_or_else(panicked) {
+            if let Err(FetchFailure { why, detail, cause }) = fetched.unwrap_or_else(panicked) {
                 // A revoked attempt has no end to report.
                 let cause = match control.is_revoked() {
                     true => AttemptEndCause::NoResult,
                     false => {
+                        tracing::warn!(task = %attempt_id.task, detail, "could not fetch a blob of a task");
                         let end = match cause {
                             // No executor can run the task.
                             AttemptEndCause::BlobLost => AttemptEnd::Broken(why),
@@ -130,18 +135,23 @@ impl BlobFetcher {
                 let stall_reason = download.lock().await;
                 // A stalled download fails all attempts that waited for it; otherwise each would wait in turn.
                 if let Some(why) = &*stall_reason {
-                    return Err(FetchFailure::of_executor(why.clone()));
+                    return Err(FetchFailure {
+                        why: why.clone(),
+                        detail: format!("the download of blob {hash} by another task has stalled"),
+                        cause: AttemptEndCause::ExecutorFailure,
+                    });
                 }
                 stall_reason
             }
         };
         let fetched = self.fetch_without_sharing(hash, pins, control).await;
         *stall_reason = match &fetched {
-            Err(FetchError::Stalled(_)) => fetched.as_ref().err().map(|error| error.describe(&hash)),
+            Err(error @ FetchError::Stalled(_)) => Some(error.for_user()),
             _ => None,
         };
         fetched.map_err(|error| FetchFailure {
-            why: error.describe(&hash),
+            why: error.for_user(),
+            detail: format!("blob {hash}: {error}"),
             cause: error.cause(),
         })
     }
@@ -258,22 +268,22 @@ impl BlobFetcher {
 
 /// Why the executor could not fetch the blobs of an attempt, and how that ends the attempt.
 struct FetchFailure {
+    /// For the user of the task.
     why: String,
+    /// For the log of the executor: names the blob.
+    detail: String,
     cause: AttemptEndCause,
 }
 
-impl FetchFailure {
-    fn of_executor(why: String) -> FetchFailure {
-        let cause = AttemptEndCause::ExecutorFailure;
-        FetchFailure { why, cause }
-    }
-}
-
 /// Why the executor could not download one blob from a judicator into its blob cache.
+#[derive(Debug, Error)]
 enum FetchError {
-    Call(CallError),
-    Store(std::io::Error),
+    #[error("{0}")]
+    Call(#[from] CallError),
+    #[error("could not write it to the cache: {0}")]
+    Store(#[from] std::io::Error),
     /// No progress for longer than the stall timeout.
+    #[error("{0} for too long (executor.stall)")]
     Stalled(&'static str),
 }
 
@@ -288,25 +298,63 @@ impl FetchError {
         }
     }
 
-    fn describe(&self, hash: &BlobHash) -> String {
-        match self {
-            FetchError::Call(error) => format!("could not get blob {hash}: {error}"),
-            FetchError::Store(error) => format!("could not write blob {hash} to the cache: {error}"),
-            FetchError::Stalled(what) => {
-                format!("could not get blob {hash}: {what} for too long (executor.stall)")
+    /// The reason as the user of the task reads it. It names no hash, and repeats no text of a judicator, which may name one:
+    /// the blob may be an answer of somebody else's problem, and whoever knows its hash can download it.
+    fn for_user(&self) -> String {
+        let why = match self {
+            FetchError::Call(CallError::NoBlob(_)) => "it does not exist in the store",
+            FetchError::Call(CallError::DamagedBlob(_)) => "it is damaged in the store",
+            FetchError::Call(CallError::Unreadable(_)) => "the store cannot read it",
+            FetchError::Call(error) if error.is_transient() => "no judicator could send it",
+            FetchError::Call(_) => "the judicator failed to send it",
+            FetchError::Store(error) => {
+                return format!("could not write a file of the task to the executor's cache: {error}");
             }
-        }
+            FetchError::Stalled(_) => return format!("could not get a file of the task: {self}"),
+        };
+        format!("could not get a file of the task: {why}")
     }
 }
 
-impl From<CallError> for FetchError {
-    fn from(error: CallError) -> FetchError {
-        FetchError::Call(error)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::io;
 
-impl From<std::io::Error> for FetchError {
-    fn from(error: std::io::Error) -> FetchError {
-        FetchError::Store(error)
+    use super::*;
+
+    /// The user of the task may be kept from seeing the cases of a problem, whose blobs need only their hashes.
+    #[test]
+    fn users_read_why_a_file_is_missing_and_never_its_hash() {
+        let hash = BlobHash([0xab; 32]);
+        let check = |error: FetchError, expected: &str| {
+            let text = error.for_user();
+            assert!(
+                text.contains("a file of the task") && text.contains(expected),
+                "{text}"
+            );
+            assert!(!text.contains("abab") && !text.contains("blob"), "{text}");
+        };
+        check(CallError::NoBlob(hash).into(), "does not exist");
+        check(CallError::DamagedBlob(hash).into(), "is damaged");
+        check(
+            CallError::Unreadable(format!("blob {hash}: a bad sector")).into(),
+            "cannot read it",
+        );
+        check(
+            CallError::Unavailable(format!("blob {hash} arrived incomplete")).into(),
+            "no judicator could send it",
+        );
+        check(
+            CallError::Internal(format!("blob {hash}")).into(),
+            "failed to send it",
+        );
+        check(
+            io::Error::from(io::ErrorKind::StorageFull).into(),
+            "no storage space",
+        );
+        check(
+            FetchError::Stalled("no data received"),
+            "no data received for too long",
+        );
     }
 }

@@ -33,6 +33,8 @@ pub(crate) fn spec(input: Content) -> TaskSpec {
         },
         source: BTreeMap::new(),
         data: BTreeMap::new(),
+        judging: None,
+        problem: None,
         keep: Vec::new(),
         labels: Labels::default(),
         group: None,

@@ -2,9 +2,11 @@
 //!
 //! Reading order follows a task. `report` is the loop that asks for work. `attempt_table` lists the attempts that this
 //! executor holds. `fetch` downloads their blobs. `queue` and `slot_pool` pass them to the thread of a slot. `run` writes
-//! the task's files, compiles, executes and cleans up; `collect` keeps files of the task. `spool` keeps each result on disk
-//! until a judicator has acknowledged it. What is too long for a result waits in `outgoing` until `uploader` has uploaded it.
-//! `live_output` passes on what a task writes while it runs. `attempt_control` stops an attempt and detects a slot that makes no progress.
+//! the task's files, compiles, executes and cleans up; `collect` keeps files of the task. For a task with cases, `run/judge`
+//! runs and checks each of them: `compare` has the built-in checks, and `judge_programs` keeps the programs that judge.
+//! `spool` keeps each result on disk until a judicator has acknowledged it. What is too long for a result waits in
+//! `outgoing` until `uploader` has uploaded it. `live_output` passes on what a task writes while it runs. `attempt_control`
+//! stops an attempt and detects a slot that makes no progress.
 //! This crate knows nothing of stores, of HTTP or of how a cell is built.
 #![cfg_attr(
     test,
@@ -16,11 +18,13 @@ mod attempt_table;
 mod cache;
 mod cell_roots;
 mod collect;
+mod compare;
 mod data_folder;
 mod error;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
+mod judge_programs;
 mod live_output;
 mod machine;
 mod memory_reserve;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{AttemptId, CapturedOutput, OutputSource, StepName, StreamName, TaskSpec};
+use model::{AttemptId, CapturedOutput, CaseMark, OutputSource, StepName, StreamName, TaskSpec};
 use sandbox::LiveOutput;
 use tokio::sync::{Notify, Semaphore};
 
@@ -59,6 +59,8 @@ enum StepOutput {
         stdout: EndedStream,
         stderr: EndedStream,
     },
+    /// The cases of a judged task run. Its stdout has the marks of those that have ended; the number of cases bounds it.
+    Cases(Arc<Mutex<Vec<u8>>>),
 }
 
 /// One output stream of a step that has ended.
@@ -112,6 +114,24 @@ impl LiveOutputs {
             stderr: ended(&outcome.outcome.stderr, &outcome.stderr),
         };
         self.set(attempt_id, step, ended);
+    }
+
+    /// The cases of a judged task begin: they take the place of its execute step.
+    pub(crate) fn on_cases_begun(&self, attempt_id: &AttemptId) {
+        self.set(attempt_id, StepName::Execute, StepOutput::Cases(Arc::default()));
+    }
+
+    /// Adds the mark of a case that has ended.
+    pub(crate) fn on_case_ended(&self, attempt_id: &AttemptId, mark: &CaseMark) {
+        let Some(attempt) = self.attempt(attempt_id) else {
+            return;
+        };
+        if let StepOutput::Cases(marks) = attempt.lock().step_mut(StepName::Execute) {
+            let mut marks = lock_marks(marks);
+            marks.extend_from_slice(mark.to_string().as_bytes());
+            marks.push(b'\n');
+        }
+        attempt.changed.notify_waiters();
     }
 
     /// Removes an attempt. Its result, if there is one, must be in the spool already.
@@ -171,6 +191,10 @@ impl StepOutput {
             stderr: EndedStream::default(),
         }
     }
+}
+
+fn lock_marks(marks: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    marks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn sandbox_stream(source: OutputSource) -> sandbox::StandardStream {

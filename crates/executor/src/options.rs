@@ -43,6 +43,10 @@ pub struct ExecutorOptions {
     pub cells: Option<SandboxOptions>,
     /// The named root file systems in which tasks may run, if they run in cells.
     pub roots: RootStore,
+    /// Whether all commands of a slot run on one CPU of their own.
+    pub pin: bool,
+    /// Whether an executor without cells judges tasks, although a judged program could then look for the answers.
+    pub judge_without_cells: bool,
     /// The command line that starts a warden; it has to call `sandbox::warden::run`.
     pub warden: (PathBuf, Vec<OsString>),
 }

@@ -38,6 +38,19 @@ impl StepOutcome {
     }
 }
 
+/// The outcome of a command that its own slot killed. `None` if the warden ended it because the attempt is no longer ours.
+pub(crate) fn outcome_of_killed(outcome: sandbox::CommandOutcome) -> Option<Outcome> {
+    if outcome.reason != sandbox::CommandEndReason::Cancelled {
+        return outcome_from_sandbox(outcome);
+    }
+    let reason = sandbox::CommandEndReason::Signalled;
+    let killed = outcome_from_sandbox(sandbox::CommandOutcome { reason, ..outcome })?;
+    Some(Outcome {
+        reason: OutcomeReason::Cancelled,
+        ..killed
+    })
+}
+
 /// Moves the file of a long output into the outgoing folder, as the blob of the output. If there is no room for it, only
 /// its head is kept, and the output is marked as truncated.
 pub(crate) fn keep_long_output(

@@ -135,12 +135,13 @@ impl OutgoingFolder {
         }))
     }
 
-    /// References to files that the folder already has. `None` if one of them is missing or has another size.
-    pub(crate) fn reference(self: &Arc<Self>, files: &[(BlobHash, u64)]) -> Option<OutgoingFiles> {
+    /// References to files that the folder already has. `None` if one of them is missing or has another size than is known.
+    pub(crate) fn reference(self: &Arc<Self>, files: &[(BlobHash, Option<u64>)]) -> Option<OutgoingFiles> {
         let mut references = OutgoingFiles::new(self);
         let mut table = self.table();
         for (hash, size) in files {
-            let blob = table.blobs.get_mut(hash).filter(|blob| blob.size == *size);
+            let has_size = |blob: &&mut OutgoingBlob| size.is_none_or(|size| blob.size == size);
+            let blob = table.blobs.get_mut(hash).filter(has_size);
             let Some(blob) = blob else {
                 drop(table);
                 return None;

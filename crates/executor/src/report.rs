@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use model::{AttemptId, ExecutorDrain, ReportAnswer, ReportInstructions, ReportIntent};
 use rpc::{CallError, Calls};
-use sandbox::{CommandIsolation, WardenLauncher};
+use sandbox::{CommandIsolation, CpuNumber, WardenLauncher, allowed_cpus};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -106,6 +106,23 @@ enum ReportDelivery {
     GoodbyeAnswered,
 }
 
+/// The CPUs to which wardens are pinned, if they are.
+fn cpus_for_slots(options: &ExecutorOptions) -> Result<Vec<CpuNumber>, ExecutorError> {
+    if !options.pin {
+        return Ok(Vec::new());
+    }
+    let cpus = allowed_cpus().map_err(ExecutorError::Cpus)?;
+    if cpus.len() < options.slots as usize {
+        tracing::warn!(
+            slots = options.slots,
+            cpus = cpus.len(),
+            "there are more slots than CPUs, so several slots share one (executor.pin); use fewer slots for times that can be \
+             compared"
+        );
+    }
+    Ok(cpus)
+}
+
 impl ReportLoop {
     pub(crate) fn new(
         options: ExecutorOptions,
@@ -161,6 +178,8 @@ impl ReportLoop {
             shell: shell_in_root(options.root()),
             roots: CellRoots::new(options.roots.clone(), options.cells.clone(), isolation.clone()),
             reserve: options.reserve,
+            cpus: cpus_for_slots(&options)?,
+            judge_without_cells: options.judge_without_cells,
             launcher: WardenLauncher {
                 isolation,
                 program,

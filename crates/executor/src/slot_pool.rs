@@ -2,6 +2,7 @@
 //!
 //! These are threads and not async tasks, because an attempt consists of file operations and of waiting for one process.
 
+mod attempt_wardens;
 mod kill;
 mod waiting;
 mod warden_sets;
@@ -15,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use error_causes::with_causes;
-use model::{AttemptEnd, AttemptId, BlobHash, CompletedAttempt, TaskSpec, TaskStatus, retry_delay};
-use sandbox::{CommandIsolation, EnforcementError, Warden, WardenControl, WardenLauncher};
+use model::{AttemptEnd, AttemptId, BlobHash, CompletedAttempt, RootName, TaskSpec, TaskStatus, retry_delay};
+use sandbox::{CommandIsolation, CpuNumber, EnforcementError, Warden, WardenControl, WardenLauncher};
 use supervise::{Component, Supervisor};
 use tokio::sync::mpsc;
 
@@ -24,6 +25,7 @@ use crate::attempt_control::AttemptControl;
 use crate::cache::{BlobCache, BlobPins};
 use crate::cell_roots::CellRoots;
 use crate::collect::KeepLimits;
+use crate::judge_programs::JudgeProgramCache;
 use crate::live_output::LiveOutputs;
 use crate::memory_reserve::MemoryReserve;
 use crate::outgoing::{OutgoingFiles, OutgoingFolder};
@@ -33,13 +35,14 @@ use crate::spool::Spool;
 use crate::uploader::Uploads;
 use crate::workspace::Workspace;
 use crate::{ExecutorError, now};
+use attempt_wardens::RootUnusable;
+pub(crate) use attempt_wardens::{AttemptWardens, CommandRoot, ReadyWarden};
 use waiting::SlotWork;
 use warden_sets::{ROOTS_PER_SLOT, SlotWardens};
-use wardens::on_not_ready;
 
 /// The first operation of each attempt, as it appears in the reason for a stuck slot.
 const READY: &str = "make a warden ready";
-/// How many wardens a slot has if tasks run in cells; they alternate.
+/// How many wardens a slot has for each root if tasks run in cells; they alternate.
 const WARDENS_PER_SLOT: u32 = 2;
 
 /// How many wardens an executor with this many slots has at most, if tasks run in cells. Each has a user id of its own.
@@ -109,6 +112,10 @@ pub(crate) struct SlotPool {
     pub(crate) events: mpsc::UnboundedSender<(Instant, SlotEvent)>,
     pub(crate) reserve: MemoryReserve,
     pub(crate) live_outputs: LiveOutputs,
+    pub(crate) judge_programs: JudgeProgramCache,
+    /// The CPUs to which the wardens of the slots are pinned. Empty if they are not.
+    cpus: Vec<CpuNumber>,
+    wardens_per_slot: u32,
     launcher: WardenLauncher,
     queue_state: Mutex<QueueState>,
     /// Signalled when an attempt is queued.
@@ -122,6 +129,8 @@ pub(crate) struct SlotPool {
 struct WardenSlot {
     number: usize,
     warden: Option<Warden>,
+    /// Whether its cell was handed out since the warden was ready.
+    is_used: bool,
     workspace: Workspace,
     isolation: CommandIsolation,
 }
@@ -154,6 +163,10 @@ pub(crate) struct SlotPoolSetup {
     pub(crate) roots: CellRoots,
     /// Bytes of memory that must stay available to other processes.
     pub(crate) reserve: u64,
+    /// The CPUs to which wardens are pinned, one for each slot. Empty if they are not.
+    pub(crate) cpus: Vec<CpuNumber>,
+    /// Whether tasks are judged without cells.
+    pub(crate) judge_without_cells: bool,
     pub(crate) launcher: WardenLauncher,
 }
 
@@ -174,8 +187,15 @@ impl SlotPool {
             shell,
             roots,
             reserve,
+            cpus,
+            judge_without_cells,
             launcher,
         } = setup;
+        // With cells, one warden runs a task while the other one prepares its next cell. Without, an interactive case needs two.
+        let wardens_per_slot = match launcher.isolation {
+            CommandIsolation::None if !judge_without_cells => 1,
+            CommandIsolation::None | CommandIsolation::Cell(_) => WARDENS_PER_SLOT,
+        };
         let uploads = Uploads::default();
         // Uploads of an earlier process go on.
         for (attempt_id, blobs) in spool.uploads() {
@@ -196,6 +216,9 @@ impl SlotPool {
             events,
             reserve: MemoryReserve::new(reserve),
             live_outputs: LiveOutputs::default(),
+            judge_programs: JudgeProgramCache::default(),
+            cpus,
+            wardens_per_slot,
             launcher,
             queue_state: Mutex::new(QueueState {
                 queue: AttemptQueue::new(slots as usize),
@@ -232,7 +255,7 @@ impl SlotPool {
         supervisor: &Supervisor,
         alive: mpsc::Sender<()>,
     ) -> Result<Vec<JoinHandle<()>>, ExecutorError> {
-        let wardens_per_slot = self.wardens_per_slot();
+        let wardens_per_slot = self.wardens_per_slot as usize;
         let total = self.slots as usize * wardens_per_slot;
         self.wardens().controls.resize(total * ROOTS_PER_SLOT, None);
         let warden_slots = (0..total)
@@ -263,14 +286,6 @@ impl SlotPool {
         Ok(threads)
     }
 
-    /// With cells, a slot has two wardens: while one runs a task, the other prepares its next cell.
-    fn wardens_per_slot(&self) -> usize {
-        match self.launcher.isolation {
-            CommandIsolation::None => 1,
-            CommandIsolation::Cell(_) => WARDENS_PER_SLOT as usize,
-        }
-    }
-
     fn start_warden_slot(&self, number: usize) -> Result<WardenSlot, EnforcementError> {
         let mut warden_slot = self.new_warden_slot(number, &self.launcher.isolation);
         warden_slot.warden = Some(self.start_warden(number, &warden_slot.isolation)?);
@@ -283,6 +298,7 @@ impl SlotPool {
         WardenSlot {
             number,
             warden: None,
+            is_used: false,
             workspace: Workspace::new(&self.work, number, &isolation),
             isolation,
         }
@@ -299,36 +315,35 @@ impl SlotPool {
                 }
             };
             prepared.control.on_operation(READY);
-            let root = prepared.spec.root.clone();
-            let set = match slot_wardens.in_root(self, root.as_ref()) {
-                Ok(set) => set,
-                Err(error) => {
-                    self.end_unstarted(prepared, with_causes(&error));
+            let mut wardens = match slot_wardens.for_attempt(self, &prepared.spec, &prepared.control) {
+                Ok(wardens) => wardens,
+                Err(RootUnusable { root, error }) => {
+                    self.end_unstarted(prepared, root.as_ref(), with_causes(&error));
                     continue;
                 }
             };
-            let (mut warden_slot, mut warden) = match self.take_ready_warden(&mut set.wardens, &prepared) {
-                Ok(ready) => ready,
-                Err(error) if set.is_in_default_root() => {
+            let number = match wardens.prepare() {
+                Ok(number) => number,
+                Err(error) if wardens.of_task().is_in_default_root() => {
                     self.put_back(prepared);
-                    match self.wait_for_warden_start(&mut set.wardens, &error) {
+                    match self.wait_for_warden_start(&mut wardens.of_task().wardens, &error) {
                         Some(()) => continue,
                         None => return,
                     }
                 }
                 // The slot can still run tasks in other roots.
                 Err(error) => {
-                    self.end_unstarted(prepared, with_causes(&error));
+                    let root = prepared.spec.root.clone();
+                    self.end_unstarted(prepared, root.as_ref(), with_causes(&error));
                     root.iter().for_each(|root| slot_wardens.forget(root));
                     continue;
                 }
             };
             let AttemptId { task, attempt, .. } = prepared.attempt_id;
-            tracing::debug!(%task, %attempt, slot = warden_slot.number, "attempt started");
+            tracing::debug!(%task, %attempt, slot = number, "attempt started");
             let started = Instant::now();
             self.reserve.on_started(prepared.attempt_id, &prepared.control);
-            let workspace = &mut warden_slot.workspace;
-            let attempt = AssertUnwindSafe(|| run(self, &mut warden, workspace, set.shell, &prepared));
+            let attempt = AssertUnwindSafe(|| run(self, &mut wardens, &prepared));
             // Without this a panic would end the slot's thread, and the attempt would never end.
             let end = catch_unwind(attempt).unwrap_or_else(|_| {
                 Err(RunFailure::WardenLost(
@@ -337,39 +352,21 @@ impl SlotPool {
             });
             // A warden that failed, or was killed because the slot was stuck, is not used again.
             if matches!(end, Err(RunFailure::WardenLost(_))) || prepared.control.stuck_reason().is_some() {
-                // The processes of the cell end with their warden a moment later; the control group is killed because
-                // processes of another user cannot be found by their environment.
-                self.launcher
-                    .isolation
-                    .for_warden(warden_slot.number as u32)
-                    .kill_processes();
-                drop(warden);
-            } else {
-                warden_slot.warden = Some(warden);
+                wardens.end_used();
             }
             self.reserve.on_ended(&prepared.attempt_id);
             self.end_attempt(prepared, end, started.elapsed());
-            // The warden prepares its next cell after the event, so that the report of the result does not wait for it.
-            let renewed = warden_slot
-                .warden
-                .as_mut()
-                .map_or(Ok(()), Warden::reset_for_next_task);
-            if let Err(error) = renewed {
-                on_not_ready(&error);
-                warden_slot.warden = None;
-            }
-            set.wardens.push_back(warden_slot);
+            // The wardens prepare their next cells after the event, so that the report of the result does not wait for it.
+            wardens.renew();
             self.cache.evict_in_background();
         }
     }
 
     /// Ends an attempt whose root this executor cannot use.
-    fn end_unstarted(&self, prepared: PreparedAttempt, why: String) {
-        prepared
-            .spec
-            .root
-            .iter()
-            .for_each(|root| self.roots.on_failed(root));
+    fn end_unstarted(&self, prepared: PreparedAttempt, root: Option<&RootName>, why: String) {
+        if let Some(root) = root {
+            self.roots.on_failed(root);
+        }
         self.end_attempt(prepared, Err(RunFailure::UnusableRoot(why)), Duration::ZERO);
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use model::{AttemptEnd, AttemptId, BlobHash, LeftOutReason, TaskResult};
+use model::{AttemptEnd, AttemptId, BlobHash, Content, LeftOutReason, TaskResult};
 use rpc::{CallError, Calls};
 use supervise::{Component, Supervisor};
 use tokio::sync::Notify;
@@ -291,6 +291,12 @@ fn without_blob(end: AttemptEnd, hash: BlobHash) -> AttemptEnd {
                 keep_head_only(output);
             }
         }
+    }
+    if let Some(judgement) = &mut result.judgement
+        && judgement.cases.blob() == Some(hash)
+    {
+        // The marks say how the cases ended.
+        judgement.cases = Content::empty();
     }
     let TaskResult {
         files,

@@ -10,25 +10,30 @@
 //! Without cells, `box`, `tmp` and `input` are beside `attempt`. With cells they are in a file system that the warden mounts
 //! for each task, and the executor reaches it through a file descriptor.
 
+mod contents;
 mod in_cell;
 mod on_disk;
 mod remove;
 mod reusable_folder;
+mod snapshot;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use model::{AttemptId, AttemptNumber, Content, SessionId, TaskForm, TaskSpec};
+use model::{AttemptId, AttemptNumber, SessionId, TaskForm};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use sandbox::{CommandIsolation, Warden, WardenError};
 use thiserror::Error;
 use uuid::Uuid;
 
+pub(crate) use self::contents::{EntryContent, WorkspaceContents, WorkspaceEntry, WorkspaceEntryKind};
 use self::in_cell::CellWorkspace;
 use self::on_disk::DiskWorkspace;
 pub(crate) use self::remove::clear;
+pub(crate) use self::snapshot::{Snapshot, SnapshotError, SnapshotSetup};
 use crate::attempt_control::AttemptRevoked;
 use crate::cache::BlobCache;
 use crate::collect::WorkspaceFolder;
@@ -42,11 +47,17 @@ pub(crate) enum WorkspaceError {
         path: PathBuf,
         source: io::Error,
     },
+    /// Without the path of the file, which names the hash of its content.
+    #[error("could not read the size of a file of the task in the executor's cache: {source}")]
+    CachedSize { source: io::Error },
     #[error(transparent)]
     Warden(#[from] WardenError),
     #[error(transparent)]
     Revoked(#[from] AttemptRevoked),
-    /// Caused by the task, like the variants below: the file system is only for this task, and has the size that it asked for.
+    /// Caused by the task, like the variants below: no workspace can have a file with this path, whichever executor writes it.
+    #[error("no workspace can have the file {path}; rename it, or the file that is in its place: {source}")]
+    InvalidPath { path: PathBuf, source: io::Error },
+    /// The file system is only for this task, and has the size that it asked for.
     #[error("the task's files do not fit into its space of {bytes} bytes: raise `space` in its limits")]
     NoSpace { bytes: u64 },
     #[error(
@@ -91,23 +102,23 @@ impl Workspace {
         }
     }
 
-    /// Writes the files of the task.
+    /// Writes files before the first command runs.
     pub(crate) fn lay_out(
         &mut self,
         warden: &mut Warden,
-        spec: &TaskSpec,
+        contents: &WorkspaceContents<'_>,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
         match self {
-            Workspace::OnDisk(workspace) => workspace.lay_out(spec, source),
-            Workspace::InCell(workspace) => workspace.lay_out(warden, spec, source),
+            Workspace::OnDisk(workspace) => workspace.lay_out(contents, source),
+            Workspace::InCell(workspace) => workspace.lay_out(warden, contents, source),
         }
     }
 
     /// Removes all files of the last task. The file system of a cell is removed by its warden.
-    pub(crate) fn clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) {
+    pub(crate) fn clear(&mut self, progress: &dyn Fn()) {
         if let Workspace::OnDisk(workspace) = self {
-            workspace.clear(spec, progress);
+            workspace.clear(progress);
         }
     }
 
@@ -169,34 +180,6 @@ const TEMPORARY: &str = "tmp";
 const INPUT: &str = "input";
 const ATTEMPT: &str = "attempt";
 
-/// Writes a file of the task and creates its parent folders.
-fn write_task_file(
-    directory: &Path,
-    path: &str,
-    file: &model::TaskFile,
-    source: &TaskFileSource<'_>,
-) -> Result<(), WorkspaceError> {
-    let path = directory.join(path);
-    make_folders(directory, &path)?;
-    write(&path, mode(file), &file.content, source)
-}
-
-fn mode(file: &model::TaskFile) -> u32 {
-    if file.executable { 0o755 } else { 0o644 }
-}
-
-fn make_folders(directory: &Path, path: &Path) -> Result<(), WorkspaceError> {
-    if let Some(parent) = path.parent().filter(|parent| *parent != directory) {
-        let mut folders = DirBuilder::new();
-        folders
-            .recursive(true)
-            .mode(0o755)
-            .create(parent)
-            .map_err(io_error("create", parent))?;
-    }
-    Ok(())
-}
-
 fn write_attempt(file: &File, attempt_id: &AttemptId, form: TaskForm) -> io::Result<()> {
     let AttemptId {
         task,
@@ -206,50 +189,6 @@ fn write_attempt(file: &File, attempt_id: &AttemptId, form: TaskForm) -> io::Res
     // All lines have the same length, so the file needs no truncation.
     let line = format!("{task} {session} {attempt:>10} {form:>10}\n");
     file.write_all_at(line.as_bytes(), 0)
-}
-
-fn write(
-    path: &Path,
-    mode: u32,
-    content: &Content,
-    source: &TaskFileSource<'_>,
-) -> Result<(), WorkspaceError> {
-    (source.progress)()?;
-    fill(create(path, mode)?, path, content, source)
-}
-
-fn create(path: &Path, mode: u32) -> Result<File, WorkspaceError> {
-    // `create_new`: the judicator has checked that no two files of a task collide, and the last task has left nothing.
-    let mut create = OpenOptions::new();
-    create.write(true).create_new(true).mode(mode);
-    create.open(path).map_err(io_error("create", path))
-}
-
-fn fill(
-    mut out: File,
-    path: &Path,
-    content: &Content,
-    source: &TaskFileSource<'_>,
-) -> Result<(), WorkspaceError> {
-    match content {
-        Content::Inline(bytes) => out.write_all(bytes).map_err(io_error("write", path)),
-        Content::Blob(hash) => {
-            // A copy and not a hard link, because the task may write to its file.
-            let blob = File::open(source.cache.path(hash)).map_err(io_error("open the blob for", path))?;
-            copy(&blob, &mut out, path, source)
-        }
-    }
-}
-
-/// The size of one part of a large file.
-const PART: u64 = 4 << 20;
-
-/// Copies in parts, so that a large file reports progress.
-fn copy(from: &File, to: &mut File, path: &Path, source: &TaskFileSource<'_>) -> Result<(), WorkspaceError> {
-    while io::copy(&mut from.take(PART), to).map_err(io_error("write", path))? > 0 {
-        (source.progress)()?;
-    }
-    Ok(())
 }
 
 /// The attempt that started last in each workspace. It may have ended.
@@ -297,6 +236,37 @@ fn read_attempt(line: &str) -> Option<(AttemptId, TaskForm)> {
     Some((attempt_id, form.map_or(TaskForm::UNRECORDED, TaskForm)))
 }
 
+/// The step in which a file, folder or link of a task is created.
+const CREATE: &str = "create";
+
+impl WorkspaceError {
+    /// Blames the task if the file could not be created because of its path alone: then another executor would fail as well.
+    fn blame_path(self, directory: &Path) -> WorkspaceError {
+        let is_about_path = |source: &io::Error| {
+            let errno = source.raw_os_error().map(Errno::from_raw);
+            matches!(errno, Some(Errno::EEXIST | Errno::ENOTDIR | Errno::ENAMETOOLONG))
+        };
+        match self {
+            WorkspaceError::Failed {
+                step: CREATE,
+                path,
+                source,
+            } if is_about_path(&source) => match path.strip_prefix(directory) {
+                Ok(path) => WorkspaceError::InvalidPath {
+                    path: path.into(),
+                    source,
+                },
+                Err(_) => WorkspaceError::Failed {
+                    step: CREATE,
+                    path,
+                    source,
+                },
+            },
+            error => error,
+        }
+    }
+}
+
 fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorkspaceError {
     let path = path.to_path_buf();
     move |source| WorkspaceError::Failed { step, path, source }
@@ -306,10 +276,11 @@ fn io_error(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Worksp
 mod tests {
     use std::cell::Cell;
 
-    use model::{BlobHash, TaskId};
+    use model::{BlobHash, Content, TaskId};
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
 
+    use super::contents::{PART, write};
     use super::*;
 
     #[test]
@@ -344,10 +315,7 @@ mod tests {
         let blob = cache.path(&hash);
         fs::create_dir_all(blob.parent().unwrap()).unwrap();
         File::create(&blob).unwrap().set_len(5 * PART).unwrap();
-        let file = model::TaskFile {
-            content: Content::Blob(hash),
-            executable: false,
-        };
+        let content = Content::Blob(hash);
         let lay_out = |name: &str, most: u32| {
             let calls = Cell::new(0);
             let progress = || {
@@ -362,7 +330,8 @@ mod tests {
                 cache: &cache,
                 progress: &progress,
             };
-            let put = write_task_file(folder.path(), name, &file, &source);
+            let path = folder.path().join(name);
+            let put = write(&path, 0o644, EntryContent::OfTask(&content), &source);
             let is_revoked = matches!(put, Err(WorkspaceError::Revoked(_)));
             let written = fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
             (is_revoked, written)
@@ -370,6 +339,34 @@ mod tests {
         assert_eq!(lay_out("not-begun", 0), (true, 0));
         assert_eq!(lay_out("begun", 2), (true, 2 * PART));
         assert_eq!(lay_out("whole", 100), (false, 5 * PART));
+    }
+
+    /// The errors become messages for the user of the task, who may be kept from seeing the cases of a problem.
+    #[test]
+    fn errors_about_cached_files_name_no_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = BlobCache::open(folder.path().join("cache"), 1 << 30).unwrap();
+        let hash = BlobHash([0xab; 32]);
+        let content = Content::Blob(hash);
+        let contents = WorkspaceContents {
+            entries: vec![WorkspaceEntry::readable(
+                Path::new("file"),
+                EntryContent::OfTask(&content),
+            )],
+            ..WorkspaceContents::default()
+        };
+        let source = TaskFileSource {
+            cache: &cache,
+            progress: &|| Ok(()),
+        };
+        let path = folder.path().join("file");
+        let written = write(&path, 0o644, EntryContent::OfTask(&content), &source);
+        for error in [contents.bytes(&cache).unwrap_err(), written.unwrap_err()] {
+            let text = error.to_string();
+            assert!(text.contains("No such file"), "{text}");
+            assert!(!text.contains(&hash.to_string()), "{text}");
+        }
+        assert_eq!(contents.head_of(Path::new("file"), &cache), None);
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Who sent a request, and which tasks a caller may see.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use model::{InvalidField, TaskId, UserName};
+use futures::StreamExt;
+use model::{InvalidField, ProblemEditor, TaskId, UserName};
 use rpc::CallError;
 
 use crate::GatewayOptions;
@@ -40,10 +43,25 @@ pub(crate) async fn authenticate(
 ) -> Response {
     match Caller::of_request(&gateway, request.headers()) {
         Ok(caller) => {
+            let sign_in = caller.user().and_then(|_| sign_in::time_left(request.headers()));
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let response = next.run(request).await;
+            match sign_in {
+                Some(time_left) => end_events_after(time_left, response),
+                None => response,
+            }
         }
         Err(error) => error.into_response(),
+    }
+}
+
+/// Ends a response with events when the sign-in is over with which it was requested. Downloads that have begun are not cut off.
+fn end_events_after(time_left: Duration, response: Response) -> Response {
+    let media_type = response.headers().get(header::CONTENT_TYPE);
+    match media_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream")) {
+        false => response,
+        true => response
+            .map(|body| Body::from_stream(body.into_data_stream().take_until(tokio::time::sleep(time_left)))),
     }
 }
 
@@ -84,6 +102,19 @@ impl Caller {
         match (self.may_operate(), self.user()) {
             (false, Some(user)) => Err(RequestError::NotOperator(user.clone())),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the caller may see what the cases of this owner contain.
+    pub(crate) fn may_see_cases_of(&self, owner: &UserName) -> bool {
+        self.restricted_to().is_none_or(|user| user == owner)
+    }
+
+    /// Who the caller is to the judicator when it changes a problem.
+    pub(crate) fn problem_editor(&self) -> ProblemEditor {
+        match self.restricted_to() {
+            Some(user) => ProblemEditor::Owner(user.clone()),
+            None => ProblemEditor::Operator,
         }
     }
 
@@ -166,6 +197,25 @@ mod tests {
 
     fn user(name: &str) -> UserName {
         UserName::new(name).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_end_with_the_sign_in() {
+        const LEFT: Duration = Duration::from_secs(60);
+        let ends_after = async |media_type: &'static str| {
+            let hour = tokio::time::sleep(60 * LEFT);
+            let body = Body::from_stream(
+                futures::stream::iter([Ok::<_, std::io::Error>("data: x\n\n")])
+                    .chain(futures::stream::pending().take_until(hour)),
+            );
+            let response = ([(header::CONTENT_TYPE, media_type)], body).into_response();
+            let begun = tokio::time::Instant::now();
+            let bytes = axum::body::to_bytes(end_events_after(LEFT, response).into_body(), 1 << 10);
+            assert_eq!(bytes.await.unwrap(), "data: x\n\n");
+            begun.elapsed()
+        };
+        assert!((LEFT..2 * LEFT).contains(&ends_after("text/event-stream").await));
+        assert!(ends_after("application/zip").await >= 60 * LEFT);
     }
 
     #[test]

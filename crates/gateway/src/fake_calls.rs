@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page,
-    Report, ReportAnswer, SessionId, Stats, StepCommand, Task, TaskCounts, TaskId, TaskQuery, TaskResult,
-    TaskSpec, TaskStatus, TaskWait, UnixTime, UserName,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem, JudicatorState, Language,
+    OutputEvent, Page, ProblemEditor, ProblemName, ProblemSummary, Report, ReportAnswer, SessionId, Stats,
+    StepCommand, Task, TaskCounts, TaskId, TaskQuery, TaskResult, TaskSpec, TaskStatus, TaskWait, UnixTime,
+    UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, EventStream,
@@ -49,6 +50,8 @@ pub(crate) struct FakeCalls {
     pub(crate) retry_queries: Mutex<Vec<TaskQuery>>,
     /// The answers to `search`; after them it fails.
     pub(crate) pages: Mutex<VecDeque<Page>>,
+    /// The answer to `problem`, which `put_problem` sets.
+    pub(crate) problem: Mutex<Option<JudgeProblem>>,
 }
 
 /// The test's end of a stream of the fake judicator. Dropping it ends the stream.
@@ -254,8 +257,24 @@ impl Calls for FakeCalls {
     async fn languages(&self) -> Result<Vec<Language>, CallError> {
         unavailable()
     }
-    async fn put_blob(&self, _: BlobHash, _: Option<u64>, _: ByteStream) -> Result<u64, CallError> {
+    async fn put_problem(&self, problem: JudgeProblem, _: ProblemEditor) -> Result<JudgeProblem, CallError> {
+        *self.problem.lock().unwrap() = Some(problem.clone());
+        Ok(problem)
+    }
+    async fn problem(&self, _: ProblemName) -> Result<Option<JudgeProblem>, CallError> {
+        Ok(self.problem.lock().unwrap().clone())
+    }
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError> {
         unavailable()
+    }
+    async fn remove_problem(&self, _: ProblemName, _: ProblemEditor) -> Result<bool, CallError> {
+        unavailable()
+    }
+    async fn put_blob(&self, _: BlobHash, _: Option<u64>, bytes: ByteStream) -> Result<u64, CallError> {
+        let chunks: Vec<Bytes> = bytes.try_collect().await?;
+        let content = chunks.concat();
+        self.put(&content);
+        Ok(content.len() as u64)
     }
     async fn partial_blob(&self, _: BlobHash) -> Result<u64, CallError> {
         unavailable()
@@ -263,8 +282,10 @@ impl Calls for FakeCalls {
     async fn put_blob_file(&self, _: BlobFileSource) -> Result<(), CallError> {
         unavailable()
     }
-    async fn has_blobs(&self, _: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
-        unavailable()
+    async fn has_blobs(&self, hashes: Vec<BlobHash>) -> Result<Vec<Option<u64>>, CallError> {
+        let blobs = self.blobs.lock().unwrap();
+        let size = |hash| blobs.get(&hash).map(|blob| blob.len() as u64);
+        Ok(hashes.into_iter().map(size).collect())
     }
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         let blob = self.blobs.lock().unwrap().get(&hash).cloned();

@@ -12,7 +12,7 @@ use crate::GatewayOptions;
 use crate::min_rate::MinTransferRate;
 use crate::pages::RenderedDocs;
 use crate::quota_pool::{LimitedResource, QuotaPool};
-use crate::{sign_in, task_loading};
+use crate::{pages, sign_in, task_loading};
 
 /// The state that all HTTP requests to a gateway share: options, calls to the judicator, and quota pools.
 pub(crate) struct Gateway {
@@ -36,6 +36,8 @@ pub(crate) struct Gateway {
     pub(crate) unpacking: Arc<QuotaPool>,
     /// Permits for tasks that are loaded and written as JSON.
     pub(crate) loading: Arc<QuotaPool>,
+    /// Permits for pages with tables of many tasks, each of which is loaded with a permit of its own.
+    pub(crate) tables: Arc<QuotaPool>,
     pub(crate) connections: Arc<QuotaPool>,
     /// Permits for sign-ins. One whose token is not valid holds its permit for a while, which bounds guesses.
     pub(crate) sign_ins: Arc<QuotaPool>,
@@ -82,6 +84,7 @@ impl Gateway {
             unpacking: pool(LimitedResource::Unpacking, options.max_unzips as u64),
             // Without a limit for one caller: each permit is held for a moment only, and callers take turns.
             loading: QuotaPool::new(LimitedResource::Loading, task_loading::MAX_LOADING_TASKS, 100),
+            tables: QuotaPool::new(LimitedResource::Loading, pages::MAX_TABLES, 100),
             connections: pool(LimitedResource::Connections, options.max_connections as u64),
             sign_ins: sign_in::guess_pool(options.caller_share_percent),
             openapi_json: OnceLock::new(),

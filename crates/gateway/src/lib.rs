@@ -20,6 +20,8 @@ mod cross_site;
 mod drain_refused_body;
 #[cfg(test)]
 mod fake_calls;
+#[cfg(test)]
+mod fake_judging;
 mod gateway;
 mod groups;
 mod health;
@@ -34,6 +36,7 @@ mod options;
 mod pages;
 mod params;
 mod problem_response;
+mod problems;
 mod quota_key;
 mod quota_pool;
 mod range_request;
@@ -43,6 +46,7 @@ mod request_quota;
 mod routes;
 mod serve;
 mod sign_in;
+mod task_json;
 mod task_loading;
 mod tasks;
 mod tokens;

@@ -15,7 +15,7 @@ use utoipa::openapi::{RefOr, Schema, SecurityRequirement};
 
 use crate::body::JSON;
 use crate::gateway::Gateway;
-use crate::{GatewayOptions, MetricsAccess, blobs, groups, health, languages, nodes, tasks};
+use crate::{GatewayOptions, MetricsAccess, blobs, groups, health, languages, nodes, problems, tasks};
 use errors::ErrorModifier;
 use example::ExampleModifier;
 use forms::FormModifier;
@@ -33,6 +33,7 @@ use forms::FormModifier;
         tasks::export,
         tasks::output, tasks::events, tasks::waiting, tasks::file, tasks::files_zip, tasks::files_tar,
         groups::list, groups::get, groups::cancel, groups::retry, groups::events,
+        problems::list, problems::get, problems::put, problems::remove,
         blobs::put, blobs::has, blobs::get,
         nodes::executors, nodes::drain, nodes::resume, nodes::judicators, nodes::stats, nodes::history, languages::list,
         languages::roots,
@@ -50,10 +51,14 @@ use forms::FormModifier;
         api::schema::Cursor, api::schema::IdPrefix, api::schema::Bytes, api::schema::Wait, api::schema::Duration, api::schema::Size,
         api::schema::StackSize, api::schema::Command, api::schema::Word, api::schema::Environment,
         api::schema::Content, api::schema::File, api::schema::Files,
+        api::schema::ProblemName, api::schema::CaseName, api::schema::Verdict, api::schema::StopRule,
+        api::schema::JudgeProtocol, api::schema::Points, api::schema::Cases, api::schema::Check, api::schema::GroupRules,
+        api::Case, api::CaseEvent,
     )),
     tags(
         (name = "tasks", description = "Add tasks, follow them, get their output"),
         (name = "groups", description = "Sets of tasks that are followed as one"),
+        (name = "problems", description = "Cases and checks that are kept under a name, to judge tasks by"),
         (name = "blobs", description = "Contents of files by hash: uploaded once, used by many tasks"),
         (name = "nodes", description = "Executors, judicators and statistics"),
         (name = "operations", description = "Health and metrics, for operators"),
@@ -243,6 +248,9 @@ mod tests {
             "Execute",
             "Limits",
             "Form",
+            "Case",
+            "JudgeProgram",
+            "NewJudgeProblem",
         ] {
             assert_eq!(schemas[name]["additionalProperties"], false, "{name}");
         }
@@ -281,7 +289,7 @@ mod tests {
     fn every_operation_has_a_summary_and_error_responses() {
         let document = json();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 28, "{:?}", paths.keys());
+        assert_eq!(paths.len(), 30, "{:?}", paths.keys());
         for (path, operations) in paths {
             for (method, operation) in operations.as_object().unwrap() {
                 assert!(operation["summary"].is_string(), "{method} {path}");
@@ -318,6 +326,11 @@ mod tests {
         api::parse_json::<api::NewTask>(one.as_bytes()).unwrap();
         let many = content("/api/v1/tasks/batch").to_string();
         api::parse_json::<api::NewTasks>(many.as_bytes()).unwrap();
+        let problem =
+            document["paths"]["/api/v1/problems/{name}"]["put"]["requestBody"]["content"]["application/json"]
+                ["example"]
+                .to_string();
+        api::parse_json::<api::NewJudgeProblem>(problem.as_bytes()).unwrap();
         let drain = content("/api/v1/executors/{name}/drain").to_string();
         api::parse_json::<api::DrainRequest>(drain.as_bytes()).unwrap();
         let task = document["components"]["schemas"]["Task"]["examples"][0].clone();

@@ -6,7 +6,7 @@ use api::HumanDuration;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use model::{BlobHash, ExecutorName, GroupName, InvalidField, OutputSource, TaskId, UserName};
+use model::{BlobHash, ExecutorName, GroupName, InvalidField, OutputSource, ProblemName, TaskId, UserName};
 use percent_encoding::percent_decode_str;
 
 use crate::GatewayOptions;
@@ -35,6 +35,52 @@ pub(crate) struct GroupPath(pub(crate) GroupName);
 
 /// The executor `{name}` in the path of a gateway URL, as an axum extractor.
 pub(crate) struct ExecutorPath(pub(crate) ExecutorName);
+
+/// The path `{id}/cases/{index}` of a gateway URL that names a case of a task, as an axum extractor.
+pub(crate) struct CasePath {
+    pub(crate) id: TaskId,
+    pub(crate) index: usize,
+}
+
+/// The problem `{name}` in the path of a gateway URL, as an axum extractor.
+pub(crate) struct ProblemPath(pub(crate) ProblemName);
+
+/// The path `{name}/cases/{index}` of a gateway URL that names a case of a problem, as an axum extractor.
+pub(crate) struct ProblemCasePath {
+    pub(crate) name: ProblemName,
+    pub(crate) index: usize,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for CasePath {
+    type Rejection = RequestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<CasePath, RequestError> {
+        let index = index_parameter(parts, state).await?;
+        let TaskPath(id) = TaskPath::from_request_parts(parts, state).await?;
+        Ok(CasePath { id, index })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ProblemPath {
+    type Rejection = RequestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<ProblemPath, RequestError> {
+        let text = path_parameter(parts, state, "name").await?;
+        ProblemName::new(text)
+            .map(ProblemPath)
+            .map_err(|error| InvalidField::new("name", error.to_string()).into())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ProblemCasePath {
+    type Rejection = RequestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<ProblemCasePath, RequestError> {
+        let index = index_parameter(parts, state).await?;
+        let ProblemPath(name) = ProblemPath::from_request_parts(parts, state).await?;
+        Ok(ProblemCasePath { name, index })
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for ExecutorPath {
     type Rejection = RequestError;
@@ -118,6 +164,14 @@ async fn path_parameter<S: Send + Sync>(
         .map_err(|_| InvalidField::new(name, "is not valid UTF-8"))?;
     let found = all.into_iter().find(|(found, _)| found == name);
     Ok(found.map(|(_, value)| value).unwrap_or_default())
+}
+
+/// The place of a case, from 0.
+async fn index_parameter<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<usize, InvalidField> {
+    let text = path_parameter(parts, state, "index").await;
+    let text = text.map_err(|_| InvalidField::new("index", "is not valid UTF-8"))?;
+    let problem = || format!("'{text}' is not the number of a case");
+    text.parse().map_err(|_| InvalidField::new("index", problem()))
 }
 
 /// The query parameters in their order. Fails if one is not valid UTF-8.

@@ -19,11 +19,12 @@ pub(crate) struct ProblemKind {
 }
 
 /// Every kind, in the order in which the documentation lists them.
-pub(crate) const PROBLEM_KINDS: [&ProblemKind; 20] = [
+pub(crate) const PROBLEM_KINDS: [&ProblemKind; 21] = [
     &MALFORMED,
     &NO_TOKEN,
     &CROSS_SITE,
     &NOT_OPERATOR,
+    &NOT_OWNER,
     &NOT_FOUND,
     &NO_METHOD,
     &TOO_SLOW,
@@ -47,6 +48,7 @@ const NO_TOKEN: ProblemKind = kind(StatusCode::UNAUTHORIZED, "token", "Token req
 const CROSS_SITE: ProblemKind = kind(StatusCode::FORBIDDEN, "cross-site", "Cross-site request");
 pub(crate) const NOT_OPERATOR: ProblemKind =
     kind(StatusCode::FORBIDDEN, "not-operator", "For operators only");
+const NOT_OWNER: ProblemKind = kind(StatusCode::FORBIDDEN, "not-owner", "For the owner only");
 const NOT_FOUND: ProblemKind = kind(StatusCode::NOT_FOUND, "not-found", "Not found");
 const NO_METHOD: ProblemKind = kind(StatusCode::METHOD_NOT_ALLOWED, "method", "Method not allowed");
 const TOO_SLOW: ProblemKind = kind(StatusCode::REQUEST_TIMEOUT, "too-slow", "Request body too slow");
@@ -103,6 +105,7 @@ impl RequestError {
                 | CallError::NoBlob(_)
                 | CallError::DamagedBlob(_) => &NOT_FOUND,
                 CallError::Conflict(_) => &CONFLICT,
+                CallError::NotOwner(_) => &NOT_OWNER,
                 CallError::NotDone(_) => &NOT_DONE,
                 CallError::NewerForm(_) => &NEWER_FORM,
                 CallError::TooLarge { .. } => &TOO_LARGE,
@@ -115,9 +118,10 @@ impl RequestError {
             RequestError::Malformed(_) | RequestError::BodyInterrupted(_) => &MALFORMED,
             RequestError::BodyTooLarge { .. } => &TOO_LARGE,
             RequestError::UnsupportedMediaType { .. } => &MEDIA_TYPE,
-            RequestError::RouteNotFound(_) | RequestError::NoOutcome { .. } | RequestError::NoFile { .. } => {
-                &NOT_FOUND
-            }
+            RequestError::RouteNotFound(_)
+            | RequestError::NoOutcome { .. }
+            | RequestError::NoFile { .. }
+            | RequestError::NoProblem(_) => &NOT_FOUND,
             RequestError::RangeNotSatisfiable { .. } => &RANGE,
             RequestError::MethodNotAllowed { .. } => &NO_METHOD,
             RequestError::Conflict { .. } => &CONFLICT,
@@ -304,6 +308,18 @@ mod tests {
         );
         let ada = model::UserName::new("ada").unwrap();
         check(RequestError::NotOperator(ada), 403, None, "gateway.operators");
+        let problem = model::ProblemName::new("hello").unwrap();
+        let owned = model::ProblemRef {
+            name: problem.clone(),
+            owner: model::UserName::new("bob").unwrap(),
+        };
+        check(CallError::NotOwner(owned).into(), 403, None, "belongs to bob");
+        check(
+            RequestError::NoProblem(problem),
+            404,
+            None,
+            "hello does not exist",
+        );
         check(CallError::NotDone(id).into(), 409, None, "wait until it is done");
         let newer = CallError::NewerForm(model::TaskForm(9));
         check(newer.into(), 503, None, "upgrade Conclave");

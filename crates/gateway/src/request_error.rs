@@ -6,7 +6,7 @@ use api::ParseError;
 use axum::body::Body;
 use axum::http::{Method, Response};
 use axum::response::IntoResponse;
-use model::{InvalidField, TaskId, TaskStatus, UserName};
+use model::{InvalidField, ProblemName, TaskId, TaskStatus, UserName};
 use rpc::CallError;
 use thiserror::Error;
 
@@ -50,6 +50,8 @@ pub(crate) enum RequestError {
         path: String,
         status: TaskStatus,
     },
+    #[error("problem {0} does not exist; `conclave problem list` lists those that do")]
+    NoProblem(ProblemName),
     #[error("the range is outside of the content, which has {size} bytes")]
     RangeNotSatisfiable { size: u64 },
     #[error("task {id} cannot be cancelled: it is already done with status {status}")]
@@ -103,6 +105,14 @@ fn why_no_file(status: TaskStatus) -> &'static str {
 }
 
 impl RequestError {
+    /// The same error, with the field below `parent`.
+    pub(crate) fn within(self, parent: &str) -> RequestError {
+        match self {
+            RequestError::Invalid(invalid) => invalid.within(parent).into(),
+            other => other,
+        }
+    }
+
     /// The error of a request that has already taken effect, which the error must say.
     pub(crate) fn after_effect(self, id: TaskId, done: &'static str) -> RequestError {
         match self {

@@ -11,7 +11,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::gateway::Gateway;
 use crate::{
     MetricsAccess, assets, blobs, caller, compress_page, cross_site, drain_refused_body, groups, health,
-    http_metrics, languages, nodes, openapi, pages, request_error, request_limits, tasks,
+    http_metrics, languages, nodes, openapi, pages, problems, request_error, request_limits, tasks,
 };
 
 pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
@@ -39,6 +39,11 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
             "/api/v1/blobs/{sha256}",
             get(blobs::get).head(blobs::has).put(blobs::put),
         )
+        .route("/api/v1/problems", get(problems::list))
+        .route(
+            "/api/v1/problems/{name}",
+            get(problems::get).put(problems::put).delete(problems::remove),
+        )
         .route("/api/v1/executors", get(nodes::executors))
         .route("/api/v1/executors/{name}/drain", post(nodes::drain))
         .route("/api/v1/executors/{name}/resume", post(nodes::resume))
@@ -60,6 +65,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/tasks/{id}", get(pages::task))
         .route("/tasks/{id}/fragment", get(pages::fragment))
         .route("/tasks/{id}/view", get(pages::view_file))
+        .route("/tasks/{id}/cases/{index}", get(pages::case))
         .route("/tasks/{id}/cancel", post(pages::cancel))
         .route("/tasks/{id}/retry", post(pages::retry))
         .route("/live/tasks/{id}", get(pages::live_task))
@@ -67,7 +73,13 @@ pub(crate) fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/groups/{group}", get(pages::group))
         .route("/groups/{group}/retry", post(pages::retry_failed))
         .route("/groups/{group}/cancel", post(pages::cancel_all))
+        .route("/groups/{group}/results", get(pages::group_results))
+        .route("/groups/{group}/results.csv", get(pages::group_results_csv))
         .route("/live/groups/{group}", get(pages::live_group))
+        .route("/live/groups/{group}/results", get(pages::live_group_results))
+        .route("/problems", get(pages::problems))
+        .route("/problems/{name}", get(pages::problem))
+        .route("/problems/{name}/cases/{index}", get(pages::problem_case))
         .route("/overview", get(pages::overview))
         .route("/live/overview", get(pages::live_overview))
         .route("/executors", get(pages::executors))

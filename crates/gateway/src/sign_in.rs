@@ -7,7 +7,7 @@ mod cookie;
 mod guesses;
 mod next_path;
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::http::{HeaderMap, header};
 use base64::Engine;
@@ -17,7 +17,7 @@ use model::{UnixTime, UserName};
 use crate::Tokens;
 use crate::request_error::RequestError;
 
-pub(crate) use cookie::SignInCookie;
+pub(crate) use cookie::{CookieName, SignInCookie};
 pub(crate) use guesses::{GUESS_PAUSE, guess_pool, user_of_guess};
 pub(crate) use next_path::NextPath;
 
@@ -37,6 +37,13 @@ pub(crate) fn authenticated_user(tokens: &Tokens, headers: &HeaderMap) -> Result
     presented
         .find_map(|token| tokens.user(token))
         .ok_or(RequestError::UnknownToken)
+}
+
+/// How long the sign-in of the request still lasts, if it has one.
+pub(crate) fn time_left(headers: &HeaderMap) -> Option<Duration> {
+    let now = now();
+    let expiry = SignInCookie::expiry_from(headers, now).filter(|_| accepts_cookie(headers));
+    expiry.map(|expiry| expiry.since(now))
 }
 
 /// The token of a `Bearer` header, or the password of a `Basic` header.
@@ -90,8 +97,6 @@ pub(crate) fn now() -> UnixTime {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use axum::http::HeaderValue;
 
     use super::*;
@@ -108,7 +113,7 @@ mod tests {
 
     fn cookie(token: &str) -> String {
         let cookie = SignInCookie::new(token, Duration::from_secs(60), now());
-        let set = cookie.set_header(false).unwrap();
+        let set = cookie.set_header(&CookieName::of(&HeaderMap::new())).unwrap();
         set.to_str().unwrap().split(';').next().unwrap().to_string()
     }
 

@@ -12,6 +12,7 @@ use crate::gateway::Gateway;
 use crate::quota_pool::{QuotaExceeded, QuotaPermit};
 use crate::request_error::RequestError;
 use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
+use crate::task_json::EncodedCaseResults;
 
 /// How many tasks are loaded and formatted at one time. The size of a task is known only after it is loaded, so its
 /// bytes are not charged: the memory for them is at most this many times the largest task, whose specification and result
@@ -54,7 +55,27 @@ impl Gateway {
             Ok(extract(&loaded.task))
         })
         .await
-        .unwrap_or_else(|| Err(CallError::Unavailable("the gateway stops; try again".into()).into()))
+        .unwrap_or_else(|| Err(stopping()))
+    }
+
+    /// Like `load_for_body`, with the results of the cases of a judged task.
+    pub(crate) async fn load_with_results_for_body<T: Send + 'static>(
+        self: &Arc<Self>,
+        quota: &RequestQuota,
+        id: TaskId,
+        extract: impl FnOnce(Task, EncodedCaseResults) -> T + Send + 'static,
+    ) -> Result<T, RequestError> {
+        let (gateway, quota) = (self.clone(), quota.clone());
+        run_in_own_task(async move {
+            let LoadedTask {
+                task,
+                permit: _permit,
+            } = gateway.load_task(&quota, gateway.calls.get(id, None)).await?;
+            let results = EncodedCaseResults::load(&gateway, &task).await?;
+            Ok(extract(task, results))
+        })
+        .await
+        .unwrap_or_else(|| Err(stopping()))
     }
 
     pub(crate) async fn acquire_load_permit(
@@ -65,6 +86,10 @@ impl Gateway {
             .acquire_within(QUOTA_WAIT_TIMEOUT, quota.key(), 1)
             .await
     }
+}
+
+fn stopping() -> RequestError {
+    CallError::Unavailable("the gateway stops; try again".into()).into()
 }
 
 /// Runs a future in a task of its own, so that it goes on while the caller is not polled. Dropping the caller ends the task.

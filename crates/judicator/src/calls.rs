@@ -12,6 +12,7 @@ mod get;
 mod groups;
 mod history;
 mod nodes;
+mod problems;
 mod report;
 mod retry;
 mod retry_many;
@@ -26,8 +27,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem, JudicatorState, Language, Page,
+    ProblemEditor, ProblemName, ProblemSummary, Report, ReportAnswer, SessionId, Stats, Task, TaskCounts,
+    TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, EventStream,
@@ -164,6 +166,27 @@ impl Calls for Judicator {
 
     async fn languages(&self) -> Result<Vec<Language>, CallError> {
         Ok(self.options.languages.rows().to_vec())
+    }
+
+    async fn put_problem(
+        &self,
+        problem: JudgeProblem,
+        editor: ProblemEditor,
+    ) -> Result<JudgeProblem, CallError> {
+        self.on_put_problem(problem, editor).await
+    }
+
+    async fn problem(&self, name: ProblemName) -> Result<Option<JudgeProblem>, CallError> {
+        self.store.problem(name).await.map_err(call_error)
+    }
+
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError> {
+        self.store.problems().await.map_err(call_error)
+    }
+
+    async fn remove_problem(&self, name: ProblemName, editor: ProblemEditor) -> Result<bool, CallError> {
+        let removed = self.store.remove_problem(name, editor).await;
+        removed.map_err(call_error)
     }
 
     async fn put_blob(

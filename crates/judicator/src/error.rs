@@ -10,6 +10,10 @@ pub(crate) fn call_error(error: StoreError) -> CallError {
         StoreError::Conflict(id) => CallError::Conflict(id),
         StoreError::BlobNotFound(hash) => CallError::NoBlob(hash),
         StoreError::DamagedBlob(hash) => CallError::DamagedBlob(hash),
+        StoreError::NotOwner(problem) => CallError::NotOwner(problem),
+        StoreError::TooManyProblems { .. } | StoreError::TooManyProblemsOfOwner { .. } => {
+            CallError::Invalid(InvalidField::new("name", error.to_string()))
+        }
         StoreError::NewerForm(form) => CallError::NewerForm(form),
         StoreError::Unreadable { .. } => CallError::Unreadable(error.to_string()),
         StoreError::ForeignCursor => CallError::Invalid(InvalidField::new(

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::{
-    Capacity, ExecutorName, ExecutorState, ExecutorTools, Health, InvalidField, SessionId, ToolRequirement,
+    Capacity, ExecutorName, ExecutorState, ExecutorTools, Health, InvalidField, SessionId, TaskForm,
+    ToolRequirement,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -19,6 +20,11 @@ const VALID_FOR: Duration = Duration::from_secs(1);
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a task is accepted after the last executor that had its language and root has gone.
 const OFFERED_FOR: Duration = Duration::from_secs(3600);
+
+/// Why a task with cases is refused.
+const NO_EXECUTOR_JUDGES: &str = "no executor runs tasks with cases: they are of an older version, or run tasks without cells \
+    (--isolation none), so that a program could read the answers; start an executor with cells, or one with \
+    --judge-without-cells if you trust the programs, or set wait_for_executor to true to wait for one";
 
 /// How long after the start of a judicator a task may wait for the first executor, before it is refused.
 const FIRST_EXECUTOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +47,8 @@ struct CachedExecutors {
     /// When the last read began that failed.
     failed_at: Option<Instant>,
     listed: Vec<ListedExecutor>,
+    /// When a live executor was last found that runs tasks with cases.
+    judging_seen: Option<Instant>,
     /// When an executor that was alive was last seen with the tools for each requirement.
     last_seen: HashMap<ToolRequirement, Instant>,
     /// The sessions on the list that are gone and were counted once. Nobody knows when they ended since the previous read,
@@ -120,6 +128,38 @@ impl Judicator {
         match cached.offered(requires, now) {
             true => Ok(()),
             false => Err(requires.refusal(&cached.offers(now))),
+        }
+    }
+
+    /// Refuses a task with cases if all live executors are without cells or of an older version. The error does not name a
+    /// field.
+    pub(crate) async fn executors_judge(&self) -> Result<(), InvalidField> {
+        if self.executor_cache.lock().judges(Instant::now()) {
+            return Ok(());
+        }
+        loop {
+            let newest = match self.store.newest_executor_form().await {
+                Ok(newest) => newest,
+                Err(error) => {
+                    tracing::debug!(%error, "could not read which tasks the executors run");
+                    // The store refuses the task by itself if it is not available.
+                    return Ok(());
+                }
+            };
+            match newest {
+                Some(form) if form >= TaskForm::WITH_CASES => {
+                    self.executor_cache.lock().judging_seen = Some(Instant::now());
+                    return Ok(());
+                }
+                // The executors of a system that has just started may be just about to report, and a form can be that of their
+                // last session.
+                _ if Instant::now() < self.executor_cache.created_at + FIRST_EXECUTOR_TIMEOUT => {
+                    tokio::time::sleep(MIN_READ_INTERVAL).await;
+                }
+                Some(_) => return Err(InvalidField::new("", NO_EXECUTOR_JUDGES)),
+                // The task waits for an executor, like any other.
+                None => return Ok(()),
+            }
         }
     }
 
@@ -218,10 +258,20 @@ impl CachedExecutors {
         self.listed = listed.collect();
     }
 
+    /// Whether an executor that runs tasks with cases was live a moment ago.
+    fn judges(&self, now: Instant) -> bool {
+        self.judging_seen.is_some_and(|seen| now < seen + VALID_FOR)
+    }
+
     /// Whether an executor has satisfied the requirement within the last hour.
     fn offered(&self, requires: &ToolRequirement, now: Instant) -> bool {
         let is_recent = |seen: &Instant| now < *seen + OFFERED_FOR;
-        requires.is_none() || self.last_seen.get(requires).is_some_and(is_recent)
+        let is_offered =
+            |part: ToolRequirement| part.is_none() || self.last_seen.get(&part).is_some_and(is_recent);
+        // Only what one executor has is remembered by itself. A pair counts as long as its executor is on the list.
+        is_offered(requires.of_steps())
+            && is_offered(requires.of_judge())
+            && (requires.judge.is_none() || self.listed.iter().any(|listed| listed.tools.satisfy(requires)))
     }
 
     /// The requirements that executors have satisfied within the last hour, sorted.

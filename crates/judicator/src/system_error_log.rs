@@ -35,7 +35,10 @@ impl Judicator {
             match self.store.get(id).await {
                 Ok(Some(task)) => {
                     let (user, AttemptNumber(attempt)) = (&task.spec.user, task.attempt);
-                    tracing::info!(task = %id, %user, attempt, reason = task.trouble, "task ended as system_error");
+                    // A judged task whose checker failed has a result and no trouble.
+                    let judged = || Some(task.result.as_ref()?.reason()?.to_string());
+                    let reason = task.trouble.clone().or_else(judged);
+                    tracing::info!(task = %id, %user, attempt, reason, "task ended as system_error");
                 }
                 Ok(None) => tracing::info!(task = %id, "task ended as system_error"),
                 Err(error) => {

@@ -32,7 +32,20 @@ impl ResourceRequest {
             memory: one.memory.max(other.memory),
             processes: one.processes.max(other.processes),
         };
-        steps.map(of_step).fold(of_step(&spec.execute.limits), larger)
+        let execute = of_step(&spec.execute.limits);
+        let judging = || spec.judging.iter();
+        let cases = judging().flat_map(|judging| &judging.cases);
+        let cases = cases.map(|case| of_step(&case.limits.or(spec.execute.limits)));
+        let program = judging().filter_map(|judging| judging.check.program());
+        let program = program.flat_map(|program| {
+            let compile = program.compile.iter().map(|step| of_step(&step.limits));
+            compile.chain([of_step(&program.execute.limits)])
+        });
+        steps
+            .map(of_step)
+            .chain(cases)
+            .chain(program)
+            .fold(execute, larger)
     }
 }
 
@@ -120,7 +133,7 @@ impl Capacity {
             .map_err(|invalid| invalid.within("execute.limits"))
     }
 
-    fn check_step(&self, limits: &Limits) -> Result<(), InvalidField> {
+    pub(crate) fn check_step(&self, limits: &Limits) -> Result<(), InvalidField> {
         const BEYOND: &str = "is more than any executor can give";
         let bytes = |bytes: u64| format!("{bytes} bytes");
         let (memory, space) = (limits.memory.unwrap_or(0), limits.space.unwrap_or(0));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    AddTask, BlobHash, CompileStep, Content, ExecuteStep, Limits, NetworkName, StepCommand, TaskFiles,
-    TaskSpec,
+    AddTask, BlobHash, Case, Check, CompileStep, Content, ExecuteStep, JudgeProgram, Judging, Limits,
+    NetworkName, Points, ProblemRef, StepCommand, StopRule, TaskFiles, TaskSpec, TokenCheck,
 };
 
 /// Fields of a value in their canonical form. The tags of released fields never change.
@@ -41,6 +41,8 @@ impl TaskSpec {
             execute,
             source,
             data,
+            judging,
+            problem,
             keep,
             labels,
             group,
@@ -78,6 +80,12 @@ impl TaskSpec {
         }
         if let Some(root) = root {
             fields.put(13, root.as_str());
+        }
+        if let Some(problem) = problem {
+            fields.put(15, problem.as_str());
+        }
+        if let Some(judging) = judging {
+            fields.put(16, judging_fields(judging));
         }
         fields
     }
@@ -166,6 +174,123 @@ impl CanonicalFields {
         if !fields.0.is_empty() {
             self.put(5, fields.0);
         }
+    }
+}
+
+fn judging_fields(judging: &Judging) -> Vec<u8> {
+    let Judging {
+        cases,
+        check,
+        stop,
+        groups,
+        problem,
+    } = judging;
+    let mut fields = CanonicalFields::default();
+    for case in cases {
+        fields.put(1, case_fields(case));
+    }
+    match check {
+        Check::None => fields.put(2, "none"),
+        Check::Exact => fields.put(2, "exact"),
+        Check::Lines => fields.put(2, "lines"),
+        Check::Tokens(check) => fields.put(3, token_check_fields(check)),
+        Check::Program(program) => fields.put(4, judge_program_fields(program)),
+        Check::Interactive(program) => fields.put(5, judge_program_fields(program)),
+    }
+    if *stop != StopRule::default() {
+        fields.put(6, stop.as_str());
+    }
+    for (name, scoring) in groups {
+        fields.put_pair(7, name.as_str(), scoring.as_str());
+    }
+    if let Some(ProblemRef { name, owner }) = problem {
+        fields.put_pair(8, name.as_str(), owner.as_str());
+    }
+    fields.0
+}
+
+fn case_fields(case: &Case) -> Vec<u8> {
+    let Case {
+        name,
+        input,
+        answer,
+        args,
+        files,
+        points,
+        group,
+        limits,
+        is_sample,
+    } = case;
+    let mut fields = CanonicalFields::default();
+    fields.put(1, name.as_str());
+    fields.put(2, content_hash(input).0);
+    if let Some(answer) = answer {
+        fields.put(3, content_hash(answer).0);
+    }
+    for arg in args {
+        fields.put(4, arg);
+    }
+    fields.put_limits(limits);
+    fields.put_files(6, files);
+    if *points != Points::ONE {
+        fields.put(7, points.millionths().to_le_bytes());
+    }
+    if let Some(group) = group {
+        fields.put(8, group.as_str());
+    }
+    if *is_sample {
+        fields.put(9, []);
+    }
+    fields.0
+}
+
+fn token_check_fields(check: &TokenCheck) -> Vec<u8> {
+    let TokenCheck {
+        case_sensitive,
+        space_sensitive,
+        absolute_tolerance,
+        relative_tolerance,
+    } = check;
+    let mut fields = CanonicalFields::default();
+    let flags = [*case_sensitive, *space_sensitive].map(u8::from);
+    fields.put(1, flags);
+    for (tag, tolerance) in [(2, absolute_tolerance), (3, relative_tolerance)] {
+        if let Some(tolerance) = tolerance {
+            fields.put(tag, tolerance.as_f64().to_bits().to_le_bytes());
+        }
+    }
+    fields.0
+}
+
+fn judge_program_fields(program: &JudgeProgram) -> Vec<u8> {
+    let JudgeProgram {
+        protocol,
+        language,
+        root,
+        source,
+        compile,
+        execute,
+    } = program;
+    let mut fields = CanonicalFields::default();
+    fields.put(1, protocol.as_str());
+    if let Some(language) = language {
+        fields.put(2, language.as_str());
+    }
+    if let Some(root) = root {
+        fields.put(3, root.as_str());
+    }
+    fields.put_files(4, source);
+    if let Some(compile) = compile {
+        fields.put(5, compile_fields(compile));
+    }
+    fields.put(6, execute_fields(execute));
+    fields.0
+}
+
+impl JudgeProgram {
+    /// Identifies the program: all that decides what it does, except the contents of its root.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(judge_program_fields(self)).into()
     }
 }
 

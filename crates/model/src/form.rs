@@ -17,7 +17,11 @@ impl TaskForm {
     /// Kept files, labels, groups, the number of attempts, `retry_of`.
     pub const WITH_KEPT_FILES: TaskForm = TaskForm(4);
     /// A language and a root.
-    pub const CURRENT: TaskForm = TaskForm(5);
+    pub const WITH_TOOLS: TaskForm = TaskForm(5);
+    /// Cases and a check.
+    pub const WITH_CASES: TaskForm = TaskForm(6);
+    /// The newest form of this release.
+    pub const CURRENT: TaskForm = TaskForm::WITH_CASES;
     /// The newest form that this node knows.
     #[cfg(not(feature = "next-form"))]
     pub const NEWEST: TaskForm = TaskForm::CURRENT;
@@ -43,10 +47,15 @@ impl TaskForm {
 
     fn of_known_fields(spec: &TaskSpec) -> TaskForm {
         match ToolRequirement::of(spec).is_none() {
+            _ if spec.judging.is_some() || spec.problem.is_some() => TaskForm::WITH_CASES,
             true => TaskForm::WITH_KEPT_FILES,
-            false => TaskForm::CURRENT,
+            false => TaskForm::WITH_TOOLS,
         }
     }
+
+    /// The newest form of an executor that runs tasks without cells: tasks with cases need them, because no case and no answer
+    /// may be seen by the program that is judged.
+    pub const NEWEST_WITHOUT_CELLS: TaskForm = TaskForm::WITH_TOOLS;
 
     pub fn is_known(self) -> bool {
         self <= TaskForm::NEWEST

@@ -59,6 +59,8 @@ pub enum NameError {
     LowerCaseCharset,
     #[error("may contain only letters, digits, '+', '#', '*', '.', '_' and '-'")]
     LanguageCharset,
+    #[error("may contain only letters, digits, '.', '_' and '-', and must begin with a letter or a digit")]
+    ProblemCharset,
     #[error("must begin with a lower-case letter or a digit")]
     FirstCharacter,
     #[error("must not contain '..'")]

@@ -6,12 +6,14 @@
 mod attempt;
 mod blob_hash;
 mod capacity;
+mod case_mark;
 mod digest;
 mod drain;
 mod form;
 mod group;
 mod history;
 mod id;
+mod judging;
 mod keep_pattern;
 mod labels;
 mod language;
@@ -19,6 +21,8 @@ mod limit_policy;
 mod live_output;
 mod node;
 mod outcome;
+mod points;
+mod problem;
 mod report;
 mod retry;
 mod root_name;
@@ -29,12 +33,14 @@ mod task_state;
 mod time;
 mod tools;
 mod validate;
+mod verdict;
 mod waiting;
 mod workspace_path;
 
 pub use attempt::{AttemptEnd, AttemptId, AttemptRecord, CompletedAttempt, ExecutingAttempt, RecordedEnd};
 pub use blob_hash::{BlobHash, BlobHasher};
 pub use capacity::{Capacity, MIN_OPEN_FILES_PER_PROCESS, ResourceRequest};
+pub use case_mark::CaseMark;
 pub use drain::{DrainReason, DrainReasonError, ExecutorDrain};
 pub use form::TaskForm;
 pub use group::{GroupKey, GroupPage, GroupQuery, GroupState};
@@ -45,6 +51,10 @@ pub use history::{
 pub use id::{
     AttemptNumber, ExecutorName, GroupName, NameError, NetworkName, ReportSeq, SessionId, TaskId,
     TaskIdPrefix, UserName,
+};
+pub use judging::{
+    Case, CaseName, Check, GroupScoring, JudgeProgram, JudgeProtocol, Judging, StopRule, TokenCheck,
+    Tolerance,
 };
 pub use keep_pattern::{KeepPattern, KeepPatternError};
 pub use labels::Labels;
@@ -63,6 +73,8 @@ pub use node::{
 pub use outcome::{
     CapturedOutput, FilesLeftOut, KeptFile, LeftOutReason, Outcome, OutcomeReason, TaskResult,
 };
+pub use points::Points;
+pub use problem::{JudgeProblem, ProblemEditor, ProblemName, ProblemRef, ProblemSummary};
 pub use report::{
     Assignment, ExecutorInfo, HeldTask, ReconciledTasks, Report, ReportAnswer, ReportInstructions,
     ReportIntent, SessionCheck, StoredSession, check_session, reconcile_held_tasks,
@@ -77,7 +89,10 @@ pub use task::{
 };
 pub use task_state::{EncodedEnd, EndTransition, TaskState, is_new_step_status};
 pub use time::{StoreAge, UnixTime};
-pub use tools::{ExecutorTools, OfferedLanguage, OfferedRoot, ToolRequirement};
+pub use tools::{
+    ExecutorTools, JudgeTools, OfferedLanguage, OfferedRoot, QueueKeys, ToolRequirement, WAIT_ADVICE,
+};
 pub use validate::{InvalidField, TaskSizeLimits};
+pub use verdict::{CaseDecision, CaseResult, CheckResult, FirstToEnd, Judgement, Verdict};
 pub use waiting::{QueuePlace, QueuedBefore, TaskWait, WaitReason, queue_place};
 pub use workspace_path::{WorkspacePath, WorkspacePathError};

@@ -1,5 +1,7 @@
 //! The operator's limits: the defaults, and the maxima that a step may request. The capacity of the executors bounds both.
 
+mod cases;
+
 use std::time::Duration;
 
 use crate::{Capacity, CompileStep, InvalidField, LanguageLimits, Limits, TaskSpec};
@@ -51,6 +53,7 @@ impl LimitPolicy {
                 .map(|own| with_defaults(limits.defaults(&own, &self.default))),
             None => [*self; 2],
         };
+        self.set_wall_backstops(spec);
         let requested = spec.space();
         let requested_memory = [
             spec.compile.as_ref().and_then(|step| step.limits.memory),
@@ -80,7 +83,18 @@ impl LimitPolicy {
         }
         let limits = &mut spec.execute.limits;
         (limits.memory, limits.space) = (memory(limits, execute_memory), space);
-        capacity.check(spec)
+        capacity.check(spec)?;
+        execute_policy.check_cases(spec, capacity)
+    }
+
+    /// Refuses limits of zero, under which nothing can run.
+    pub(crate) fn refuse_nothing(&self, limits: &Limits) -> Result<(), InvalidField> {
+        let unbounded = LimitPolicy {
+            default: Limits::default(),
+            max: Limits::default(),
+            divide_open_files: false,
+        };
+        unbounded.resolve(*limits).map(|_| ())
     }
 
     fn resolve_within(&self, requested: Limits, capacity: &Capacity) -> Result<Limits, InvalidField> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{BlobHash, TaskStatus, WorkspacePath};
+use crate::{BlobHash, Judgement, TaskStatus, Verdict, WorkspacePath};
 
 /// How a step of a task (compile or execute) ended, what it used, and what it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,8 @@ pub enum LeftOutReason {
     NoSpace,
 }
 
-/// Why a step of a task (compile or execute) ended, such as its exit, a signal or an exceeded limit.
+/// Why a step of a task (compile or execute) ended, such as its exit, a signal or an exceeded limit. The last two reasons are
+/// those of judged tasks, not of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutcomeReason {
     Exited,
@@ -82,6 +83,10 @@ pub enum OutcomeReason {
     /// The step failed, and the space for the task's files was full.
     DiskLimit,
     Cancelled,
+    /// A case of the task was judged as a wrong answer.
+    WrongAnswer,
+    /// The program that judges failed.
+    JudgeError,
 }
 
 /// The result of an attempt to run a task: the outcomes of its steps. If there is no execute outcome, the compile step
@@ -93,6 +98,8 @@ pub struct TaskResult {
     /// Sorted by path.
     pub files: Vec<KeptFile>,
     pub files_left_out: FilesLeftOut,
+    /// The verdict on a task with cases. Such a task has no execute outcome.
+    pub judgement: Option<Judgement>,
 }
 
 impl CapturedOutput {
@@ -141,13 +148,31 @@ impl TaskResult {
     /// The blobs that the result names, each once.
     pub fn blobs(&self) -> Vec<BlobHash> {
         let outputs = self.outputs().filter_map(|output| output.blob);
-        let mut blobs: Vec<_> = outputs.chain(self.files.iter().map(|file| file.blob)).collect();
+        let files = self.files.iter().map(|file| file.blob);
+        let judgement = self.judgement.iter();
+        let cases = judgement.filter_map(|judgement| judgement.cases.blob());
+        let mut blobs: Vec<_> = outputs.chain(files).chain(cases).collect();
         blobs.sort_unstable();
         blobs.dedup();
         blobs
     }
 
+    /// Why the task ended, as lists show it.
+    pub fn reason(&self) -> Option<OutcomeReason> {
+        let outcome = || self.last_outcome().map(|outcome| outcome.reason);
+        match &self.judgement {
+            Some(judgement) => match judgement.verdict {
+                Verdict::CompileError => outcome(),
+                _ => Some(judgement.reason()),
+            },
+            None => outcome(),
+        }
+    }
+
     pub fn status(&self) -> TaskStatus {
+        if let Some(judgement) = &self.judgement {
+            return judgement.status();
+        }
         match (&self.compile, &self.execute) {
             (_, Some(execute)) if execute.succeeded() => TaskStatus::Success,
             (_, Some(_)) => TaskStatus::RunFailed,
@@ -187,7 +212,7 @@ impl FromStr for LeftOutReason {
 }
 
 impl OutcomeReason {
-    pub const ALL: [OutcomeReason; 9] = [
+    pub const ALL: [OutcomeReason; 11] = [
         OutcomeReason::Exited,
         OutcomeReason::Signalled,
         OutcomeReason::TimeLimit,
@@ -197,6 +222,8 @@ impl OutcomeReason {
         OutcomeReason::ProcessLimit,
         OutcomeReason::DiskLimit,
         OutcomeReason::Cancelled,
+        OutcomeReason::WrongAnswer,
+        OutcomeReason::JudgeError,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -210,6 +237,8 @@ impl OutcomeReason {
             OutcomeReason::ProcessLimit => "process_limit",
             OutcomeReason::DiskLimit => "disk_limit",
             OutcomeReason::Cancelled => "cancelled",
+            OutcomeReason::WrongAnswer => "wrong_answer",
+            OutcomeReason::JudgeError => "judge_error",
         }
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
-    AttemptNumber, AttemptRecord, BlobHash, ExecutorName, GroupKey, GroupName, KeepPattern, Labels,
-    LanguageName, NetworkName, RootName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime, UserName,
-    WorkspacePath,
+    AttemptNumber, AttemptRecord, BlobHash, ExecutorName, GroupKey, GroupName, Judging, KeepPattern, Labels,
+    LanguageName, NetworkName, ProblemName, RootName, SessionId, TaskId, TaskResult, TaskStatus, UnixTime,
+    UserName, WorkspacePath,
 };
 
 /// What a user requests of a task: commands, files, input, limits and priority.
@@ -27,6 +27,10 @@ pub struct TaskSpec {
     pub source: TaskFiles,
     /// Files in `data/` of the workspace.
     pub data: TaskFiles,
+    /// The cases for which the execute step runs, and how their outputs are checked. `None` for a task that is not judged.
+    pub judging: Option<Judging>,
+    /// The problem by which the task is to be judged. A stored task has the cases of the problem in `judging`.
+    pub problem: Option<ProblemName>,
     /// Which files of the workspace are kept when the execute step has ended.
     pub keep: Vec<KeepPattern>,
     pub labels: Labels,
@@ -234,6 +238,8 @@ impl TaskSpec {
             },
             source: TaskFiles::new(),
             data: TaskFiles::new(),
+            judging: None,
+            problem: None,
             keep: vec![],
             labels: Labels::default(),
             group: None,
@@ -254,13 +260,22 @@ impl TaskSpec {
         compile.max(self.execute.limits.space)
     }
 
-    /// All contents of the task: its files and its input.
+    /// All contents of the task: its files, its input, and those of its cases.
     pub fn contents(&self) -> impl Iterator<Item = &Content> {
         self.source
             .values()
             .chain(self.data.values())
             .map(|file| &file.content)
             .chain(std::iter::once(&self.execute.input))
+            .chain(self.judging.iter().flat_map(Judging::contents))
+    }
+
+    pub fn contents_mut(&mut self) -> impl Iterator<Item = &mut Content> {
+        let files = self.source.values_mut().chain(self.data.values_mut());
+        files
+            .map(|file| &mut file.content)
+            .chain(std::iter::once(&mut self.execute.input))
+            .chain(self.judging.iter_mut().flat_map(Judging::contents_mut))
     }
 
     /// The blobs that the task needs, each once.

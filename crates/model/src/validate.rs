@@ -103,10 +103,11 @@ impl TaskSpec {
             check_command("execute.command", &self.execute.command, bounds)?;
         }
         check_limits("execute.limits", &self.execute.limits)?;
-        check_args(&self.execute.args, bounds)?;
+        check_args("execute.args", &self.execute.args, bounds)?;
         check_env("execute.env", &self.execute.env, bounds)?;
         self.check_files(bounds)?;
         self.check_keep()?;
+        self.check_judging(bounds)?;
         if self.attempts == Some(0) {
             return Err(InvalidField::new("attempts", "must be at least 1"));
         }
@@ -123,7 +124,7 @@ impl TaskSpec {
         if command_bytes + files > bounds.inline_bytes {
             return Err(InvalidField::over_limit(
                 "source",
-                "the inline files and input are too large together; upload large ones as blobs",
+                "the inline files, input and cases are too large together; upload large ones as blobs",
                 bounds.inline_bytes,
                 command_bytes + files,
             ));
@@ -138,7 +139,19 @@ impl TaskSpec {
         let args = execute.args.iter().map(String::len);
         let variables = self.compile.iter().flat_map(|step| &step.env).chain(&execute.env);
         let env = variables.map(|(name, value)| name.len() + value.len());
-        let all = compile.chain([execute.command.bytes()]).chain(args).chain(env);
+        let cases = self.judging.iter().flat_map(|judging| &judging.cases);
+        // The names travel with the results, too.
+        let case_words = cases.flat_map(|case| {
+            case.args
+                .iter()
+                .map(String::len)
+                .chain([case.name.as_str().len()])
+        });
+        let all = compile
+            .chain([execute.command.bytes()])
+            .chain(args)
+            .chain(env)
+            .chain(case_words);
         all.sum::<usize>() as u64
     }
 
@@ -164,10 +177,7 @@ impl TaskSpec {
                 count,
             ));
         }
-        let mut files = BTreeSet::new();
-        for path in self.source.keys() {
-            files.insert(path.clone());
-        }
+        let mut files: BTreeSet<_> = self.source.keys().cloned().collect();
         for path in self.data.keys() {
             let field = || format!("data.{path}");
             let in_workspace = path
@@ -180,19 +190,22 @@ impl TaskSpec {
                 ));
             }
         }
-        for file in &files {
-            for folder in file.folders() {
-                let is_also_file = WorkspacePath::new(folder).is_ok_and(|folder| files.contains(&folder));
-                if is_also_file {
-                    return Err(InvalidField::new(
-                        "source",
-                        format!("'{folder}' is a file and also the folder of '{file}'; rename one"),
-                    ));
-                }
+        check_collisions("source", &files)
+    }
+}
+
+/// Refuses a file that is also the folder of another file.
+pub(crate) fn check_collisions(field: &str, files: &BTreeSet<WorkspacePath>) -> Result<(), InvalidField> {
+    for file in files {
+        for folder in file.folders() {
+            let is_also_file = WorkspacePath::new(folder).is_ok_and(|folder| files.contains(&folder));
+            if is_also_file {
+                let problem = format!("'{folder}' is a file and also the folder of '{file}'; rename one");
+                return Err(InvalidField::new(field, problem));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl StepCommand {
@@ -241,7 +254,7 @@ fn check_command(field: &str, command: &StepCommand, bounds: &TaskSizeLimits) ->
 }
 
 /// Refuses limits under which no program can start. What a program needs beyond that is up to its user.
-fn check_limits(field: &str, limits: &Limits) -> Result<(), InvalidField> {
+pub(crate) fn check_limits(field: &str, limits: &Limits) -> Result<(), InvalidField> {
     match *limits {
         Limits {
             open_files: Some(count),
@@ -301,10 +314,10 @@ fn check_env(
     Ok(())
 }
 
-fn check_args(args: &[String], bounds: &TaskSizeLimits) -> Result<(), InvalidField> {
+pub(crate) fn check_args(field: &str, args: &[String], bounds: &TaskSizeLimits) -> Result<(), InvalidField> {
     if args.len() > bounds.args {
         return Err(InvalidField::over_limit(
-            "execute.args",
+            field,
             "has too many words",
             bounds.args,
             args.len(),
@@ -312,7 +325,7 @@ fn check_args(args: &[String], bounds: &TaskSizeLimits) -> Result<(), InvalidFie
     }
     args.iter()
         .enumerate()
-        .try_for_each(|(index, word)| check_word(&format!("execute.args[{index}]"), word, bounds))
+        .try_for_each(|(index, word)| check_word(&format!("{field}[{index}]"), word, bounds))
 }
 
 fn check_word(field: &str, word: &str, bounds: &TaskSizeLimits) -> Result<(), InvalidField> {

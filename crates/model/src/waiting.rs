@@ -1,11 +1,11 @@
 //! Why a task has not begun to run, as a decision about the task and the executors.
 
-use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::{
-    Capacity, ExecutorName, ExecutorState, Health, RecordedEnd, ResourceRequest, Task, TaskId, TaskStatus,
-    ToolRequirement, UnixTime,
+    Capacity, ExecutorName, ExecutorState, ExecutorTools, Health, RecordedEnd, ResourceRequest, Task, TaskId,
+    TaskStatus, ToolRequirement, UnixTime,
 };
 
 /// Why a task has not begun to run, and its place in the queue, for people to read.
@@ -63,8 +63,10 @@ pub struct QueuePlace {
     pub id: TaskId,
     pub priority: i32,
     pub add_time: UnixTime,
-    /// Besides tasks without a requirement, those with these queue keys count. Sorted.
-    pub queue_keys: Vec<String>,
+    /// Besides tasks without a requirement, those that executors with any of these tools may claim count. Each once.
+    pub tools: Vec<Arc<ExecutorTools>>,
+    /// So do those with the requirement of the task itself, also if no executor can claim them.
+    pub requires: ToolRequirement,
 }
 
 impl QueuedBefore {
@@ -111,14 +113,19 @@ pub fn queue_place(task: &Task, executors: &[ExecutorState]) -> Option<QueuePlac
         |executor: &&ExecutorState| executor.health == Health::Alive && executor.drain.is_none();
     let able = executors.iter().filter(takes_tasks);
     let able = able.filter(|executor| executor.tools.satisfy(&requires));
-    let mut keys: BTreeSet<_> = able.flat_map(|executor| executor.tools.queue_keys()).collect();
-    // Also without an executor, the task has its place in the queue of its own requirement.
-    keys.extend(requires.queue_key());
+    let mut tools: Vec<Arc<ExecutorTools>> = vec![];
+    for executor in able {
+        // Executors that are set up in the same way have equal tools.
+        if !tools.contains(&executor.tools) {
+            tools.push(executor.tools.clone());
+        }
+    }
     Some(QueuePlace {
         id: task.id,
         priority: task.spec.priority,
         add_time: task.add_time,
-        queue_keys: keys.into_iter().collect(),
+        tools,
+        requires,
     })
 }
 
@@ -265,12 +272,7 @@ impl fmt::Display for WaitReason {
                 )
             }
             WaitReason::NoTools(requires) => {
-                let what = match (&requires.language, &requires.root) {
-                    (Some(language), None) => format!("the language {language}"),
-                    (Some(language), Some(root)) => format!("the language {language} in the root {root}"),
-                    (None, Some(root)) => format!("the root {root}"),
-                    (None, None) => "what the task needs".to_string(),
-                };
+                let what = requires.in_words();
                 write!(
                     f,
                     "No executor that is alive has {what}. The task waits until one has."

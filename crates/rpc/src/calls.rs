@@ -9,9 +9,10 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputAnswer,
-    OutputEvent, OutputRequest, Page, Report, ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskCounts,
-    TaskId, TaskQuery, TaskStatus, TaskWait, UnixTime, UserName,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem, JudicatorState, Language,
+    OutputAnswer, OutputEvent, OutputRequest, Page, ProblemEditor, ProblemName, ProblemSummary, Report,
+    ReportAnswer, SearchCursor, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskStatus, TaskWait,
+    UnixTime, UserName,
 };
 
 use crate::{CallError, cut_range};
@@ -162,6 +163,19 @@ pub trait Calls: Send + Sync + 'static {
     async fn judicators(&self) -> Result<Vec<JudicatorState>, CallError>;
     /// The language table. Which executors have a language is part of their states.
     async fn languages(&self) -> Result<Vec<Language>, CallError>;
+    /// Stores the problem, whose contents are blobs that exist, and returns it as it is stored. Replaces the one of the same
+    /// name if the editor may change that (`CallError::NotOwner` otherwise).
+    async fn put_problem(
+        &self,
+        problem: JudgeProblem,
+        editor: ProblemEditor,
+    ) -> Result<JudgeProblem, CallError>;
+    /// `None` if there is no problem of this name.
+    async fn problem(&self, name: ProblemName) -> Result<Option<JudgeProblem>, CallError>;
+    /// All problems, by name.
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError>;
+    /// Removes the problem, and returns whether there was one. Tasks that name it keep their cases.
+    async fn remove_problem(&self, name: ProblemName, editor: ProblemEditor) -> Result<bool, CallError>;
     /// Stores the bytes under their hash, and refuses them if the hash is wrong. Returns the size of the blob. With an
     /// offset, the judicator keeps the bytes if the call is interrupted, and a later call may continue at the offset where
     /// this one has ended (`partial_blob`). Without one, an interrupted call leaves nothing.

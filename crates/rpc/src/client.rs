@@ -10,6 +10,7 @@ mod figures;
 mod follow;
 mod live_output;
 mod many_tasks;
+mod problems;
 mod replay;
 mod waiting;
 
@@ -20,8 +21,9 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, Page, Report,
-    ReportAnswer, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem, JudicatorState, Language, Page,
+    ProblemEditor, ProblemName, ProblemSummary, Report, ReportAnswer, SessionId, Stats, Task, TaskCounts,
+    TaskId, TaskQuery, TaskWait, UserName,
 };
 use tokio::sync::watch;
 use tonic::Status;
@@ -415,6 +417,26 @@ impl Calls for RpcClient {
             )
             .await?;
         parsed_answer(parse_each("languages", answer.languages))
+    }
+
+    async fn put_problem(
+        &self,
+        problem: JudgeProblem,
+        editor: ProblemEditor,
+    ) -> Result<JudgeProblem, CallError> {
+        problems::put(self, problem, editor).await
+    }
+
+    async fn problem(&self, name: ProblemName) -> Result<Option<JudgeProblem>, CallError> {
+        problems::get(self, name).await
+    }
+
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError> {
+        problems::list(self).await
+    }
+
+    async fn remove_problem(&self, name: ProblemName, editor: ProblemEditor) -> Result<bool, CallError> {
+        problems::remove(self, name, editor).await
     }
 
     async fn put_blob(

@@ -1,6 +1,6 @@
 //! The errors of calls, the same on both sides of the wire.
 
-use model::{BlobHash, ExecutorName, GroupKey, InvalidField, TaskForm, TaskId};
+use model::{BlobHash, ExecutorName, GroupKey, InvalidField, ProblemRef, TaskForm, TaskId};
 use thiserror::Error;
 
 /// Why a call to a judicator failed, the same in the judicator and in the node that made the call.
@@ -14,6 +14,12 @@ pub enum CallError {
     NoGroup(GroupKey),
     #[error("executor {0} does not exist; `conclave executors` lists those that do")]
     NoExecutor(ExecutorName),
+    #[error(
+        "the problem {} belongs to {}; only that user and operators may replace or remove it",
+        .0.name,
+        .0.owner
+    )]
+    NotOwner(ProblemRef),
     #[error("task {0} is not done; cancel it, or wait until it is done")]
     NotDone(TaskId),
     /// Another judicator may know it, in the middle of an upgrade.
@@ -70,6 +76,7 @@ impl CallError {
             | CallError::NoTask(_)
             | CallError::NoGroup(_)
             | CallError::NoExecutor(_)
+            | CallError::NotOwner(_)
             | CallError::NotDone(_)
             | CallError::NoBlob(_)
             | CallError::DamagedBlob(_)

@@ -23,4 +23,4 @@ pub use cut_range::cut_range;
 pub use error::CallError;
 pub use secret::{ClusterSecret, ClusterSecretError};
 pub use server::{RpcServeError, serve};
-pub use wire::legacy_digest_bytes;
+pub use wire::{CaseResultsError, decode_case_results, encode_case_results, legacy_digest_bytes};

@@ -17,8 +17,8 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::stall_timeout::{STALL_TIMEOUT, fail_if_receiver_stalls, fail_if_sender_stalls};
 use crate::wire::proto::judicator_server::{Judicator, JudicatorServer};
 use crate::wire::{
-    DrainCall, GroupRetry, GroupWait, MatchingRetry, ParseMessage, parse_each, parse_form, parse_hash,
-    parse_id, proto, status_from_error,
+    DrainCall, GroupRetry, GroupWait, MatchingRetry, ParseMessage, PutProblemCall, RemoveProblemCall,
+    parse_each, parse_form, parse_hash, parse_id, proto, status_from_error,
 };
 use crate::{CallError, Calls, ClusterSecret};
 
@@ -324,6 +324,36 @@ impl Judicator for RpcService {
         let judicators = self.calls.judicators().await.map_err(status_from_error)?;
         let judicators = judicators.into_iter().map(Into::into).collect();
         Ok(Response::new(proto::JudicatorsAnswer { judicators }))
+    }
+
+    async fn put_problem(
+        &self,
+        request: Request<proto::PutProblemRequest>,
+    ) -> RpcResult<proto::JudgeProblem> {
+        let PutProblemCall { problem, editor } = parse(request.into_inner())?;
+        encode(self.calls.put_problem(problem, editor).await)
+    }
+
+    async fn problem(&self, request: Request<proto::ProblemRequest>) -> RpcResult<proto::ProblemAnswer> {
+        let problem = self.calls.problem(parse(request.into_inner())?).await;
+        let problem = problem.map_err(status_from_error)?.map(Into::into);
+        Ok(Response::new(proto::ProblemAnswer { problem }))
+    }
+
+    async fn problems(&self, _: Request<proto::Nothing>) -> RpcResult<proto::ProblemsAnswer> {
+        let problems = self.calls.problems().await.map_err(status_from_error)?;
+        let problems = problems.into_iter().map(Into::into).collect();
+        Ok(Response::new(proto::ProblemsAnswer { problems }))
+    }
+
+    async fn remove_problem(
+        &self,
+        request: Request<proto::RemoveProblemRequest>,
+    ) -> RpcResult<proto::RemovedProblem> {
+        let RemoveProblemCall { name, editor } = parse(request.into_inner())?;
+        let existed = self.calls.remove_problem(name, editor).await;
+        let existed = existed.map_err(status_from_error)?;
+        Ok(Response::new(proto::RemovedProblem { existed }))
     }
 
     async fn put_blob(&self, request: Request<Streaming<proto::BlobPart>>) -> RpcResult<proto::BlobSize> {

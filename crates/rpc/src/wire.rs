@@ -4,8 +4,11 @@ mod error_status;
 mod groups;
 mod history;
 mod ids;
+mod judgement;
+mod judging;
 mod live_output;
 mod nodes;
+mod problems;
 mod report;
 mod result;
 mod search;
@@ -22,8 +25,10 @@ pub(crate) mod proto {
 pub(crate) use error_status::{error_from_status, judicator_error, status_from_error};
 pub(crate) use groups::{GroupRetry, GroupWait, MatchingRetry};
 pub(crate) use ids::{encode_hash, encode_id, parse_hash, parse_id};
+pub use judgement::{CaseResultsError, decode_case_results, encode_case_results};
 pub(crate) use live_output::first_answer;
 pub(crate) use nodes::DrainCall;
+pub(crate) use problems::{PutProblemCall, RemoveProblemCall};
 pub use task::legacy_digest_bytes;
 pub(crate) use task::parse_form;
 

@@ -62,6 +62,7 @@ use ipc::IpcNamespace;
 use landlock::{LandlockRules, SharedFolders};
 pub(crate) use oom::OomScore;
 pub(crate) use protocol::ExecRequest;
+pub(crate) use seccomp::CommandAffinity;
 use seccomp::SeccompFilter;
 use setup_step::AtSetupStep;
 use task_file_system::{TASK_FOLDERS, TaskFileSystem};
@@ -105,6 +106,7 @@ impl CellFactory {
     /// outside of the new user namespace, to map it.
     pub(crate) fn set_up(
         settings: &CellSettings,
+        affinity: CommandAffinity,
         lock: Option<OwnedFd>,
         map_ids: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<CellFactory, PlatformError> {
@@ -150,7 +152,7 @@ impl CellFactory {
         privileges::hide_memory().at(CellSetupStep::HideMemory)?;
         // All cells inherit this limit. The seccomp filter keeps commands from changing it.
         bare::set_rlimit(&NO_CORE_DUMPS).at(CellSetupStep::CoreDumps)?;
-        let filter = SeccompFilter::new();
+        let filter = SeccompFilter::new(affinity);
         bare::forbid_new_privileges().at(CellSetupStep::NoNewPrivileges)?;
         bare::install_seccomp_filter(filter.warden_program()).at(CellSetupStep::Seccomp)?;
         let mut factory = CellFactory {

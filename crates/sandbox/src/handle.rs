@@ -1,10 +1,9 @@
 //! The owner's side of a warden.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
@@ -12,15 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cell::FileAllocation;
-use crate::clock::boot_time;
 use crate::open_beneath::OpenPurpose;
 use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::output::{LiveOutput, LongStreams, OwnerOutput};
+use crate::passed_streams::PassedStreams;
 use crate::pidfd::PidFd;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::{CommandSpec, CommandSpecError};
 use crate::wire::descriptors::DescriptorReceiver;
-use crate::wire::{self, AfterRun, UrgentMessage, WardenRequest, WardenResponse};
+use crate::wire::{self, AfterRun, WardenRequest, WardenResponse};
+
+mod control;
+
+use control::WardenChannel;
+pub use control::{RunHandle, WardenControl};
 
 /// A running warden process, with which its owner (the process that started it, such as an executor) runs commands.
 /// Dropping it ends the warden and its command and waits until both are gone.
@@ -62,20 +66,6 @@ enum TaskFolder {
     /// The warden is preparing a new folder and will send its descriptor.
     Preparing,
     Ready(OwnedFd),
-}
-
-/// Identifies one run of a command in a warden and can kill it from any thread, also before it starts. After the run
-/// has ended, it has no effect. It never affects another run.
-#[derive(Clone)]
-pub struct RunHandle {
-    number: u64,
-    channel: Arc<WardenChannel>,
-}
-
-/// Lets any thread of a warden's owner keep the warden alive or kill it.
-#[derive(Clone)]
-pub struct WardenControl {
-    channel: Arc<WardenChannel>,
 }
 
 /// Why a warden could not run a command or serve another request of its owner.
@@ -152,7 +142,17 @@ impl Warden {
 
     /// Runs a command and blocks until no process of it is left.
     pub fn run(&mut self, run_handle: &RunHandle, spec: &CommandSpec) -> Result<CommandOutcome, WardenError> {
-        self.run_with(run_handle, spec, AfterRun::KeepTask)
+        self.run_with_streams(run_handle, spec, PassedStreams::default())
+    }
+
+    /// Like [`Warden::run`], with descriptors in place of some of the command's streams.
+    pub fn run_with_streams(
+        &mut self,
+        run_handle: &RunHandle,
+        spec: &CommandSpec,
+        streams: PassedStreams,
+    ) -> Result<CommandOutcome, WardenError> {
+        self.run_and_then(run_handle, spec, streams, AfterRun::KeepTask)
     }
 
     /// Like [`Warden::run`], for the last command of a task. If it returns an outcome, the warden prepares for the
@@ -162,24 +162,36 @@ impl Warden {
         run_handle: &RunHandle,
         spec: &CommandSpec,
     ) -> Result<CommandOutcome, WardenError> {
+        self.run_last_with_streams(run_handle, spec, PassedStreams::default())
+    }
+
+    /// Like [`Warden::run_last`], with descriptors in place of some of the command's streams.
+    pub fn run_last_with_streams(
+        &mut self,
+        run_handle: &RunHandle,
+        spec: &CommandSpec,
+        streams: PassedStreams,
+    ) -> Result<CommandOutcome, WardenError> {
         let after = match self.folder {
             TaskFolder::Unused => AfterRun::KeepTask,
             TaskFolder::Preparing | TaskFolder::Ready(_) => AfterRun::ResetForNextTask,
         };
-        let outcome = self.run_with(run_handle, spec, after)?;
+        let outcome = self.run_and_then(run_handle, spec, streams, after)?;
         if after == AfterRun::ResetForNextTask {
             self.expect_folder();
         }
         Ok(outcome)
     }
 
-    fn run_with(
+    fn run_and_then(
         &mut self,
         run_handle: &RunHandle,
         spec: &CommandSpec,
+        streams: PassedStreams,
         after: AfterRun,
     ) -> Result<CommandOutcome, WardenError> {
         spec.check()?;
+        streams.check(spec)?;
         if !Arc::ptr_eq(&run_handle.channel, &self.channel) || run_handle.number <= self.last_used {
             return Err(WardenError::StaleRunHandle);
         }
@@ -189,11 +201,13 @@ impl Warden {
         let request = WardenRequest::Run {
             number: run_handle.number,
             spec,
+            attachments: streams.attachments(),
             after,
         };
-        let outcome = self
-            .send_request(&request)
-            .and_then(|()| self.receive_outcome(run_handle, spec));
+        let sent = self.send_with_descriptors(&request, &streams.descriptors());
+        // As long as a copy is open here, the other end of a pipe does not notice the end of the command.
+        drop(streams);
+        let outcome = sent.and_then(|()| self.receive_outcome(run_handle, spec));
         self.output.end_run(run_handle.number);
         outcome
     }
@@ -342,6 +356,19 @@ impl Warden {
         }
     }
 
+    fn send_with_descriptors(
+        &mut self,
+        request: &WardenRequest<&CommandSpec>,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), WardenError> {
+        if descriptors.is_empty() {
+            return self.send_request(request);
+        }
+        let sent = wire::encode(request, &mut self.buffer)
+            .and_then(|()| wire::descriptors::send(&self.socket, &self.buffer, descriptors));
+        sent.map_err(|error| self.on_broken_socket(error))
+    }
+
     fn receive(&mut self) -> Result<(WardenResponse, Option<OwnedFd>), WardenError> {
         let mut receiver = DescriptorReceiver::new(&self.socket);
         let response = wire::receive(&mut receiver, &mut self.buffer);
@@ -397,76 +424,5 @@ impl Warden {
 impl Drop for Warden {
     fn drop(&mut self) {
         self.shut_down();
-    }
-}
-
-/// The owner's connection for urgent messages to a warden, and the warden's pidfd, shared by all handles to the warden.
-struct WardenChannel {
-    urgent_socket: OwnedFd,
-    process: Option<PidFd>,
-}
-
-impl WardenChannel {
-    fn send(&self, message: UrgentMessage) -> io::Result<()> {
-        // A command can stop its warden, which then enforces no limit and reads no message.
-        if let Some(process) = &self.process {
-            let _ = process.send(libc::SIGCONT);
-        }
-        wire::send_urgent(self.urgent_socket.as_fd(), message)
-    }
-}
-
-impl fmt::Debug for WardenChannel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WardenChannel")
-    }
-}
-
-impl RunHandle {
-    /// The number of the run, by which [`LiveOutput`] names it.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Kills the run. Never blocks. An error means that the warden is gone or has been stopped for a long time.
-    pub fn kill(&self) -> io::Result<()> {
-        self.kill_for(CommandEndReason::Cancelled)
-    }
-
-    fn kill_for(&self, reason: CommandEndReason) -> io::Result<()> {
-        let number = self.number;
-        self.channel.send(UrgentMessage::Kill { number, reason })
-    }
-}
-
-impl WardenControl {
-    /// Kills the warden process, and its command with it. For a warden that does not respond any more.
-    pub fn kill_warden(&self) -> io::Result<()> {
-        let process = self.channel.process.as_ref();
-        let process = process.ok_or(io::Error::from(io::ErrorKind::Unsupported))?;
-        Ok(process.send(libc::SIGKILL)?)
-    }
-
-    /// Keeps the warden running commands for this long from now. If the time passes without another call, the warden
-    /// ends its command and starts no other, even if the owner hangs or is stopped. Without any call there is no such
-    /// deadline, so an owner that needs it calls this before the first run.
-    ///
-    /// Never blocks. An error means that the warden is gone or has been stopped for a long time.
-    pub fn keep_alive_for(&self, from_now: Duration) -> io::Result<()> {
-        let until = boot_time().saturating_add(from_now);
-        let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
-        self.channel.send(UrgentMessage::KeepAliveUntil { millis })
-    }
-}
-
-impl fmt::Debug for RunHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunHandle({})", self.number)
-    }
-}
-
-impl fmt::Debug for WardenControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WardenControl")
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::CellSettings;
+use crate::cpu::CpuNumber;
 use crate::handle::{StartedWarden, Warden};
 use crate::open_file_limit::restore_inherited_limit;
 use crate::output::OwnerOutput;
@@ -129,6 +130,8 @@ pub enum WardenLaunchError {
     },
     #[error("cannot map a subordinate id for the warden's commands")]
     MapIds(#[source] IdMapError),
+    #[error("this CPU cannot be used; pin wardens only to CPUs that this process may use")]
+    Pin(#[source] PlatformError),
     #[error("this machine cannot create cells with these settings")]
     CellSetup(#[source] PlatformError),
 }
@@ -151,6 +154,15 @@ impl WardenLauncher {
     }
 
     pub fn start(&self) -> Result<Warden, WardenLaunchError> {
+        self.start_on(None)
+    }
+
+    /// Starts a warden whose commands run on this CPU only. In a cell a command cannot change that.
+    pub fn start_pinned(&self, cpu: CpuNumber) -> Result<Warden, WardenLaunchError> {
+        self.start_on(Some(cpu))
+    }
+
+    fn start_on(&self, cpu: Option<CpuNumber>) -> Result<Warden, WardenLaunchError> {
         let (ours, theirs) = UnixStream::pair().map_err(WardenLaunchError::Sockets)?;
         let (urgent, their_urgent) = wire::urgent_pair().map_err(|e| WardenLaunchError::Sockets(e.into()))?;
         let (output, memfd) =
@@ -179,7 +191,11 @@ impl WardenLauncher {
             .map_err(WardenLaunchError::OpenFiles)
             .and_then(|()| {
                 let descriptors = [their_urgent.as_fd(), memfd.as_fd(), output.wakeup()];
-                self.handshake(child.id(), &ours, descriptors)
+                let hello: WardenRequest<()> = WardenRequest::Hello {
+                    isolation: self.isolation.clone(),
+                    cpu,
+                };
+                self.handshake(child.id(), &ours, &hello, descriptors)
             });
         match handshake {
             Ok(folder) => Ok(Warden::new(StartedWarden {
@@ -201,13 +217,11 @@ impl WardenLauncher {
         &self,
         warden: u32,
         socket: &UnixStream,
+        hello: &WardenRequest<()>,
         descriptors: [BorrowedFd<'_>; 3],
     ) -> Result<Option<OwnedFd>, WardenLaunchError> {
         let mut buffer = Vec::new();
-        let hello: WardenRequest<()> = WardenRequest::Hello {
-            isolation: self.isolation.clone(),
-        };
-        wire::encode(&hello, &mut buffer).map_err(WardenLaunchError::Handshake)?;
+        wire::encode(hello, &mut buffer).map_err(WardenLaunchError::Handshake)?;
         let mut descriptors = descriptors.to_vec();
         descriptors.extend(self.lock.as_deref().map(AsFd::as_fd));
         wire::descriptors::send(socket, &buffer, &descriptors).map_err(WardenLaunchError::Handshake)?;
@@ -227,6 +241,9 @@ impl WardenLauncher {
         }
         let answer = match received {
             Ok(Some(WardenResponse::Ready)) => Ok(()),
+            Ok(Some(WardenResponse::Failed(error @ PlatformError::Pin { .. }))) => {
+                return Err(WardenLaunchError::Pin(error));
+            }
             Ok(Some(WardenResponse::Failed(error))) => return Err(WardenLaunchError::CellSetup(error)),
             Ok(Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),

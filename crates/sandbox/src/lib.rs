@@ -6,7 +6,8 @@
 //! could not run the command at all.
 //!
 //! The modules follow a run: `spec`, `launch` and `handle` are the owner's side, `wire` is the socket protocol,
-//! `warden` is the other side, and `outcome` is what comes back. `output` is the way that the command's output takes.
+//! `warden` is the other side, and `outcome` is what comes back. `output` is the way that the command's output takes, unless
+//! the owner passes descriptors for its streams (`passed_streams`).
 //! `open_beneath` opens the files that commands leave. `enforcement` checks what this machine can enforce,
 //! before the first run. `orphans` kills processes that outlived a warden that was killed.
 //!
@@ -17,6 +18,7 @@
 
 mod outcome;
 mod output;
+mod passed_streams;
 mod spec;
 
 mod handle;
@@ -28,6 +30,7 @@ mod platform_error;
 mod wire;
 
 mod clock;
+mod cpu;
 
 pub mod cgroup;
 
@@ -46,6 +49,7 @@ pub use cell::{
     CellSettings, CellSetupError, CellSetupStep, DefaultCommandLimits, FileAllocation, LOOPBACK_NETWORK,
     NamedNetwork, RootEntry, WORKSPACE,
 };
+pub use cpu::{CpuNumber, allowed_cpus};
 pub use enforcement::{EnforcementError, PreparedSandbox, ProtectionStatus, SandboxOptions, WaivableLimit};
 pub use handle::{RunHandle, Warden, WardenControl, WardenError};
 pub use launch::{CommandIsolation, WardenLaunchError, WardenLauncher};
@@ -54,6 +58,7 @@ pub use open_file_limit::raise_open_file_limit;
 pub use orphans::{KillOrphansError, ProcessSelector, kill_orphans, kill_orphans_while};
 pub use outcome::{CapturedStream, CommandEndReason, CommandOutcome};
 pub use output::{LiveOutput, STREAM_HEAD, StandardStream};
+pub use passed_streams::{PassedStreams, pipe_from_stdout, pipe_to_stdin};
 pub use platform_error::{Errno, PlatformError};
 pub use spec::{CommandInput, CommandLimits, CommandSpec, CommandSpecError};
 pub use subordinate_ids::{IdMapError, SubordinateIds};

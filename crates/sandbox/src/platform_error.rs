@@ -1,4 +1,4 @@
-//! Errors of the platform that keep a warden from running a command. The command itself causes only one of them.
+//! Errors of the platform that keep a warden from running a command. The task itself causes only few of them.
 
 use std::fmt;
 use std::io;
@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::CellSetupError;
 use crate::cgroup::CgroupError;
+use crate::cpu::CpuNumber;
 use crate::wire;
 
-/// Why a warden could not run a command to its end. The machine is the cause and not the command, except for
-/// [`PlatformError::NoSuchNetwork`].
+/// Why a warden could not run a command to its end. The machine is the cause and not the task, except for
+/// [`PlatformError::NoSuchNetwork`], and for a directory that an earlier command of the task has closed or removed.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum PlatformError {
     #[error("cannot create a pipe for the command's output")]
@@ -46,14 +47,19 @@ pub enum PlatformError {
     Execute(#[source] Errno),
     #[error("the kernel killed the command because the machine was out of memory")]
     MachineMemory,
+    #[error("cannot pin the warden to CPU {cpu}")]
+    Pin {
+        cpu: CpuNumber,
+        #[source]
+        errno: Errno,
+    },
     #[error("cannot wait for the command")]
     Wait(#[source] Errno),
     #[error("cannot create a cell")]
     Cell(#[from] CellSetupError),
     #[error("cannot apply the limits of a cell")]
     Cgroup(#[from] CgroupError),
-    /// The only variant that is not a failure of the platform: the command asked for a network that the operator has
-    /// not configured.
+    /// Never a failure of the platform: the command asked for a network that the operator has not configured.
     #[error(
         "there is no network {name:?} on this executor: use another network, or ask the operator to add it to \
          sandbox.networks"

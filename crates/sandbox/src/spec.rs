@@ -66,6 +66,8 @@ pub enum CommandSpecError {
     Variable { name: OsString },
     #[error("{path:?} must be an absolute path without NUL bytes")]
     Path { path: PathBuf },
+    #[error("the command has an input and also a descriptor for its standard input; leave one of them out")]
+    TwoInputs,
 }
 
 impl CommandInput {
@@ -75,6 +77,10 @@ impl CommandInput {
             Self::Bytes(bytes) => bytes.len(),
             Self::File(_) => 0,
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes.is_empty())
     }
 }
 

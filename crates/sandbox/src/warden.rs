@@ -16,12 +16,12 @@ use std::process::ExitCode;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::cell::{CellFactory, FileAllocation};
+use crate::cell::{CellFactory, CommandAffinity, FileAllocation};
+use crate::cpu::{CpuNumber, pin_process};
 use crate::launch::CommandIsolation;
 use crate::open_beneath::OpenPurpose;
 use crate::outcome::CommandOutcome;
 use crate::platform_error::{Errno, PlatformError};
-use crate::spec::CommandSpec;
 use crate::wire::descriptors::{self, DescriptorReceiver};
 use crate::wire::{self, AfterRun, WardenRequest, WardenResponse};
 use error_causes::with_causes;
@@ -55,7 +55,9 @@ mod own_memory;
 use capture::WardenOutput;
 use owner_messages::OwnerMessages;
 use run_in_cell::CellRunner;
-use run_process_tree::{CommandRunFailure, OwnerConnection, ProcessTreeRunner, outcome_without_start};
+use run_process_tree::{
+    CommandRunFailure, OwnerConnection, ProcessTreeRunner, RunRequest, outcome_without_start,
+};
 use setup::WardenSetupError;
 
 /// Serves as a warden until the owner, at the other end of standard input, is gone. Must be called first in a process
@@ -91,17 +93,24 @@ fn serve() -> Result<(), WardenServeError> {
     let mut buffer = Vec::new();
     let OwnerHello {
         isolation,
+        cpu,
         urgent_socket,
         output,
         lock,
     } = receive_hello(&socket, &mut buffer)?;
     let mut messages = OwnerMessages::new(urgent_socket);
+    // All processes that this one starts inherit it.
+    if let Some(Err(error)) = cpu.map(pin_process) {
+        let _ = wire::send(&socket, &WardenResponse::Failed(error), &mut buffer);
+        return Ok(());
+    }
+    let affinity = cpu.map_or(CommandAffinity::Free, |_| CommandAffinity::Fixed);
     let mut command_runner = match isolation {
         CommandIsolation::None => CommandRunner::ProcessTree {
             runner: ProcessTreeRunner::new(setup::process_table()?),
             _lock: lock,
         },
-        CommandIsolation::Cell(settings) => match CellFactory::set_up(&settings, lock, || {
+        CommandIsolation::Cell(settings) => match CellFactory::set_up(&settings, affinity, lock, || {
             request_id_mapping(&socket, &mut buffer).map_err(Errno::from)
         }) {
             Ok(cell_factory) => CommandRunner::Cell(CellRunner::new(cell_factory)),
@@ -132,12 +141,25 @@ fn serve() -> Result<(), WardenServeError> {
             request => request.map_err(WardenServeError::Receive)?,
         };
         let response = match request {
-            Some(WardenRequest::Run { number, spec, after }) => {
+            Some(WardenRequest::Run {
+                number,
+                spec,
+                attachments,
+                after,
+            }) => {
                 let owner = OwnerConnection {
                     socket: &socket,
                     messages: &mut messages,
                 };
-                let ended = command_runner.run_command(owner, number, spec, &output);
+                let streams = attachments.assign(receiver.descriptors);
+                let ended = streams.map_err(CommandRunFailure::from).and_then(|streams| {
+                    let request = RunRequest {
+                        number,
+                        spec,
+                        streams,
+                    };
+                    command_runner.run_command(owner, request, &output)
+                });
                 messages.forget_kills_up_to(number);
                 match ended {
                     Ok(outcome) => {
@@ -190,17 +212,16 @@ impl CommandRunner {
     fn run_command(
         &mut self,
         owner: OwnerConnection<'_>,
-        number: u64,
-        spec: CommandSpec,
+        request: RunRequest,
         output: &WardenOutput,
     ) -> Result<CommandOutcome, CommandRunFailure> {
-        if let Some(reason) = owner.messages.stop_reason(number) {
+        if let Some(reason) = owner.messages.stop_reason(request.number) {
             return Ok(outcome_without_start(reason));
         }
-        let captures = output.captures(spec.max_captured(), owner.socket);
+        let captures = output.captures(request.spec.max_captured(), owner.socket);
         match self {
-            Self::ProcessTree { runner, .. } => runner.run_command(owner, number, spec, captures),
-            Self::Cell(runner) => runner.run_command(owner, number, spec, captures),
+            Self::ProcessTree { runner, .. } => runner.run_command(owner, request, captures),
+            Self::Cell(runner) => runner.run_command(owner, request, captures),
         }
     }
 
@@ -268,6 +289,7 @@ fn send_response(
 /// The content of the first request that a warden gets from its owner.
 struct OwnerHello {
     isolation: CommandIsolation,
+    cpu: Option<CpuNumber>,
     urgent_socket: OwnedFd,
     output: WardenOutput,
     lock: Option<OwnedFd>,
@@ -275,8 +297,8 @@ struct OwnerHello {
 
 fn receive_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<OwnerHello, WardenServeError> {
     let mut receiver = DescriptorReceiver::new(socket);
-    let isolation = match wire::receive(&mut receiver, buffer).map_err(WardenServeError::Receive)? {
-        Some(WardenRequest::<()>::Hello { isolation }) => isolation,
+    let (isolation, cpu) = match wire::receive(&mut receiver, buffer).map_err(WardenServeError::Receive)? {
+        Some(WardenRequest::<()>::Hello { isolation, cpu }) => (isolation, cpu),
         _ => return Err(WardenServeError::Hello),
     };
     let mut descriptors = receiver.descriptors.into_iter();
@@ -284,6 +306,7 @@ fn receive_hello(socket: &UnixStream, buffer: &mut Vec<u8>) -> Result<OwnerHello
     let (urgent_socket, memfd, wakeup) = (next()?, next()?, next()?);
     Ok(OwnerHello {
         isolation,
+        cpu,
         urgent_socket,
         output: WardenOutput::new(memfd, wakeup).map_err(WardenServeError::MapOutput)?,
         lock: descriptors.next(),

@@ -13,10 +13,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::FileAllocation;
+use crate::cpu::CpuNumber;
 use crate::launch::CommandIsolation;
 use crate::open_beneath::OpenPurpose;
 use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::output::StandardStream;
+use crate::passed_streams::StreamAttachments;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandSpec;
 
@@ -32,20 +34,20 @@ pub(crate) enum WardenRequest<S = CommandSpec> {
     /// The first request. It comes with the descriptors that `descriptors` describes.
     Hello {
         isolation: CommandIsolation,
+        /// The CPU to which the warden pins itself, and so its commands.
+        cpu: Option<CpuNumber>,
     },
+    /// Comes with the descriptors that `attachments` names.
     Run {
         number: u64,
         spec: S,
+        attachments: StreamAttachments,
         after: AfterRun,
     },
     /// Limits the total size of the task's files. Sent before any of them exists.
-    SetTaskSpace {
-        bytes: u64,
-    },
+    SetTaskSpace { bytes: u64 },
     /// Charges files of the task to its control group. The files exist and are empty.
-    AllocateFiles {
-        files: Vec<FileAllocation>,
-    },
+    AllocateFiles { files: Vec<FileAllocation> },
     /// Opens a file that the task has left in its workspace, which the owner may not open itself.
     OpenInWorkspace {
         #[serde(with = "path")]

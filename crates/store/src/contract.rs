@@ -32,8 +32,10 @@ pub mod forms;
 pub mod groups;
 pub mod history;
 pub mod interleaving;
+pub mod judging;
 pub mod lost_attempts;
 pub mod paging;
+pub mod problems;
 pub mod queued_before;
 pub mod result_blobs;
 pub mod retention;
@@ -143,6 +145,21 @@ macro_rules! for_each_contract_case {
                 only_larger_executors_with_the_tools_count,
                 a_leading_skip_of_large_tasks_does_not_hide_other_requirements,
                 tasks_that_no_executor_can_run_are_in_nobodys_way,
+            }
+            judging {
+                cases_are_handed_out_and_read_as_they_were_added,
+                every_verdict_is_committed,
+                a_judge_error_is_a_system_error_with_a_result,
+                executors_of_earlier_forms_leave_tasks_with_cases,
+                the_program_that_judges_needs_tools_too,
+            }
+            problems {
+                a_problem_is_read_as_it_was_put,
+                only_the_owner_and_operators_replace_a_problem,
+                the_number_of_problems_is_bounded,
+                a_problem_with_a_missing_blob_is_refused,
+                a_blob_is_kept_while_a_problem_uses_it,
+                a_task_keeps_the_blobs_of_its_problem,
             }
             finish {
                 results_are_committed,

@@ -6,6 +6,8 @@
 
 mod attempts;
 mod figures;
+mod judgement;
+mod judging;
 mod labels;
 mod raw_bytes;
 mod result;
@@ -13,16 +15,19 @@ mod spec;
 mod tools;
 
 use model::{
-    ActivityFigures, AttemptId, AttemptRecord, BlobHash, EncodedEnd, ExecutorTools, Labels, Report, TaskForm,
-    TaskResult, TaskSpec,
+    ActivityFigures, AttemptId, AttemptRecord, BlobHash, EncodedEnd, ExecutorTools, Judging, Labels, Limits,
+    Report, TaskForm, TaskResult, TaskSpec,
 };
 use serde::Serialize;
 
 use self::attempts::AttemptDocument;
 use self::figures::FiguresDocument;
+use self::judging::ProblemContentDocument;
 use self::labels::LabelsDocument;
-use self::result::{ResultDocumentV1, ResultDocumentV2};
-use self::spec::{SpecDocumentV1, SpecDocumentV2, SpecDocumentV3, SpecDocumentV4, SpecDocumentV5};
+use self::result::{ResultDocumentV1, ResultDocumentV2, ResultDocumentV3};
+use self::spec::{
+    SpecDocumentV1, SpecDocumentV2, SpecDocumentV3, SpecDocumentV4, SpecDocumentV5, SpecDocumentV6,
+};
 use self::tools::ToolsDocument;
 use crate::StoreError;
 
@@ -46,7 +51,10 @@ pub(crate) struct EncodedAttempt<R> {
     pub(crate) end: EncodedEnd<R>,
 }
 
-const NEWEST_RESULT_VERSION: u8 = 2;
+const NEWEST_RESULT_VERSION: u8 = 3;
+/// The version of a result without a judgement.
+const UNJUDGED_RESULT_VERSION: u8 = 2;
+const PROBLEM_VERSION: u8 = 1;
 const ATTEMPTS_VERSION: u8 = 1;
 const LABELS_VERSION: u8 = 1;
 const TOOLS_VERSION: u8 = 1;
@@ -56,9 +64,10 @@ pub(crate) fn encode_spec(spec: &TaskSpec) -> Result<Vec<u8>, StoreError> {
     let form = TaskForm::of(spec);
     u8::try_from(form.0)
         .map_err(|_| postcard::Error::SerdeSerCustom)
-        .and_then(|version| match form > TaskForm::WITH_KEPT_FILES {
-            true => encode(version, &SpecDocumentV5::from(spec)),
-            false => encode(version, &SpecDocumentV4::from(spec)),
+        .and_then(|version| match form {
+            _ if form > TaskForm::WITH_TOOLS => encode(version, &SpecDocumentV6::from(spec)),
+            TaskForm::WITH_TOOLS => encode(version, &SpecDocumentV5::from(spec)),
+            _ => encode(version, &SpecDocumentV4::from(spec)),
         })
         .map_err(encoding_failed("task"))
 }
@@ -75,7 +84,11 @@ pub(crate) fn decode_spec(document: &[u8]) -> Result<TaskSpec, StoreError> {
 }
 
 pub(crate) fn encode_result(result: &TaskResult) -> Result<Vec<u8>, StoreError> {
-    encode(NEWEST_RESULT_VERSION, &ResultDocumentV2::from(result)).map_err(encoding_failed("result"))
+    match &result.judgement {
+        Some(_) => encode(NEWEST_RESULT_VERSION, &ResultDocumentV3::from(result)),
+        None => encode(UNJUDGED_RESULT_VERSION, &ResultDocumentV2::from(result)),
+    }
+    .map_err(encoding_failed("result"))
 }
 
 pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
@@ -88,6 +101,27 @@ pub(crate) fn decode_result(document: &[u8]) -> Result<TaskResult, StoreError> {
         _ => parse_result(document)
             .and_then(TaskResult::try_from)
             .map_err(decoding_failed("result")),
+    }
+}
+
+/// Encodes what a problem decides about the tasks that name it.
+pub(crate) fn encode_problem(limits: &Limits, judging: &Judging) -> Result<Vec<u8>, StoreError> {
+    let document = ProblemContentDocument::new(limits, judging);
+    encode(PROBLEM_VERSION, &document).map_err(encoding_failed("problem"))
+}
+
+pub(crate) fn decode_problem(document: &[u8]) -> Result<(Limits, Judging), StoreError> {
+    let parse = |document| match split_version(document)? {
+        (PROBLEM_VERSION, rest) => postcard::from_bytes::<ProblemContentDocument<'_>>(rest)?.try_into(),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    };
+    match document.first() {
+        // Its tasks would have a newer form.
+        Some(version) if *version > PROBLEM_VERSION => {
+            let newer = u32::from(*version - PROBLEM_VERSION);
+            Err(StoreError::NewerForm(TaskForm(TaskForm::NEWEST.0 + newer)))
+        }
+        _ => parse(document).map_err(decoding_failed("problem")),
     }
 }
 
@@ -164,8 +198,8 @@ fn decoding_failed(what: &'static str) -> impl Fn(postcard::Error) -> StoreError
     move |source| StoreError::Decode { what, source }
 }
 
-/// The caller has checked that the version is known. All forms since version 5 have its body.
-fn parse_spec(document: &[u8]) -> postcard::Result<SpecDocumentV5<'_>> {
+/// The caller has checked that the version is known. All forms since version 6 have its body.
+fn parse_spec(document: &[u8]) -> postcard::Result<SpecDocumentV6<'_>> {
     let v4 = match split_version(document)? {
         (0, _) => return Err(postcard::Error::DeserializeBadEncoding),
         (1, rest) => postcard::from_bytes::<SpecDocumentV1>(rest)
@@ -173,15 +207,21 @@ fn parse_spec(document: &[u8]) -> postcard::Result<SpecDocumentV5<'_>> {
         (2, rest) => postcard::from_bytes::<SpecDocumentV2>(rest).map(|v2| SpecDocumentV3::from(v2).into()),
         (3, rest) => postcard::from_bytes::<SpecDocumentV3>(rest).map(SpecDocumentV4::from),
         (4, rest) => postcard::from_bytes::<SpecDocumentV4>(rest),
+        (5, rest) => return postcard::from_bytes::<SpecDocumentV5>(rest).map(SpecDocumentV6::from),
         (_, rest) => return postcard::from_bytes(rest),
     };
-    v4.map(SpecDocumentV5::from)
+    v4.map(|v4| SpecDocumentV5::from(v4).into())
 }
 
-fn parse_result(document: &[u8]) -> postcard::Result<ResultDocumentV2<'_>> {
+fn parse_result(document: &[u8]) -> postcard::Result<ResultDocumentV3<'_>> {
     match split_version(document)? {
         (NEWEST_RESULT_VERSION, rest) => postcard::from_bytes(rest),
-        (1, rest) => postcard::from_bytes::<ResultDocumentV1>(rest).map(ResultDocumentV2::from),
+        (UNJUDGED_RESULT_VERSION, rest) => {
+            postcard::from_bytes::<ResultDocumentV2>(rest).map(ResultDocumentV3::from)
+        }
+        (1, rest) => {
+            postcard::from_bytes::<ResultDocumentV1>(rest).map(|v1| ResultDocumentV2::from(v1).into())
+        }
         _ => Err(postcard::Error::DeserializeBadEncoding),
     }
 }

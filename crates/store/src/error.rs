@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{BlobHash, TaskForm, TaskId};
+use model::{BlobHash, ProblemRef, TaskForm, TaskId, UserName};
 use supervise::{ComponentFailure, FailureWatch};
 use thiserror::Error;
 
@@ -16,6 +16,12 @@ pub enum StoreError {
     BlobNotFound(BlobHash),
     #[error("blob {0} is damaged; put it again")]
     DamagedBlob(BlobHash),
+    #[error("the problem {} belongs to {}; only that user and operators may replace or remove it", .0.name, .0.owner)]
+    NotOwner(ProblemRef),
+    #[error("{owner} has {limit} problems already, which is the most that a user may have; remove one first")]
+    TooManyProblemsOfOwner { owner: UserName, limit: u32 },
+    #[error("there are {limit} problems already, which is the most that the system keeps; remove one first")]
+    TooManyProblems { limit: u32 },
     /// The task is left to newer nodes.
     #[error("the task has form {0}, which this version of Conclave does not know; upgrade Conclave")]
     NewerForm(TaskForm),
@@ -166,6 +172,9 @@ impl StoreError {
             | StoreError::BatchTooLarge
             | StoreError::BlobNotFound(_)
             | StoreError::DamagedBlob(_)
+            | StoreError::NotOwner(_)
+            | StoreError::TooManyProblemsOfOwner { .. }
+            | StoreError::TooManyProblems { .. }
             | StoreError::NewerForm(_)
             | StoreError::ForeignCursor
             | StoreError::Corrupt { .. }

@@ -16,6 +16,7 @@ mod history_store;
 mod incoming_folder;
 pub mod mongo;
 mod newer_forms;
+mod problem_store;
 mod search;
 pub mod sqlite;
 mod task_store;
@@ -40,6 +41,7 @@ pub use change_event::ChangeEvent;
 pub use end_counter::EndsWithoutResult;
 pub use error::StoreError;
 pub use history_store::{HistoryStore, WrittenFigures};
+pub use problem_store::{ProblemBounds, ProblemStore};
 pub use search::SEARCH_SCAN_LIMIT;
 pub use task_store::{
     BlobFile, BlobScanResult, BlobStream, FinishedAttempt, HandledReport, NewTaskRecord, ObservedSession,

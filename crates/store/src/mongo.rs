@@ -26,6 +26,7 @@ mod gridfs;
 mod group_counters;
 mod groups;
 mod largest_executors;
+mod problems;
 mod queued_before;
 mod report;
 mod retention;
@@ -131,7 +132,7 @@ impl MongoStore {
     pub async fn open(options: MongoStoreOptions) -> Result<MongoStore, StoreError> {
         let client = connect::connect(&options)?;
         let context = Arc::new(StoreContext::new(client, &options.database, options.max_attempts));
-        if let Err(error) = prepare(&context).await {
+        if let Err(error) = schema::prepare(&context).await {
             return Err(connect::diagnose(&options, error).await);
         }
         let newest = RetryPolicy::new("look for the newest task")
@@ -329,6 +330,12 @@ impl TaskStore for MongoStore {
             .await
     }
 
+    async fn newest_executor_form(&self) -> Result<Option<TaskForm>, StoreError> {
+        RetryPolicy::new("look for the newest form of the executors")
+            .run(|_| executors::newest_form(self.context.clone()))
+            .await
+    }
+
     async fn set_drain(
         &self,
         executor: ExecutorName,
@@ -464,19 +471,6 @@ impl TaskStore for MongoStore {
     fn subscribe(&self) -> broadcast::Receiver<ChangeEvent> {
         self.change_feed.subscribe()
     }
-}
-
-async fn prepare(context: &Arc<StoreContext>) -> Result<(), StoreError> {
-    let needs_upgrade = RetryPolicy::new("read the version of the database")
-        .run(|_| schema::needs_upgrade(context.clone()))
-        .await?;
-    if !needs_upgrade {
-        return Ok(());
-    }
-    RetryPolicy::new("prepare the database")
-        .with_longest_try(schema::UPGRADE_TIMEOUT)
-        .run(|_| schema::upgrade(context.clone()))
-        .await
 }
 
 /// Deletes the uploads that an earlier process left behind: they are incomplete and cannot be continued.

@@ -16,6 +16,7 @@ mod figures;
 mod group_transaction;
 mod groups;
 mod ledger;
+mod problems;
 mod queued_before;
 mod read_pool;
 mod report;
@@ -260,6 +261,12 @@ impl TaskStore for SqliteStore {
         let folder = self.folder.clone();
         self.short_reads
             .read(move |connection| executors::executors(connection, &folder))
+            .await
+    }
+
+    async fn newest_executor_form(&self) -> Result<Option<TaskForm>, StoreError> {
+        self.short_reads
+            .read(|connection| executors::newest_form(connection))
             .await
     }
 

@@ -14,7 +14,7 @@ use model::{
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
 
-use crate::{ChangeEvent, HistoryStore, StoreError};
+use crate::{ChangeEvent, HistoryStore, ProblemStore, StoreError};
 
 /// A task that a caller adds to a [`TaskStore`]. `digest` identifies the request: adding the same id with the same
 /// digest again changes nothing.
@@ -118,7 +118,7 @@ pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 /// The durable store of tasks, executors' sessions and blobs that a judicator uses, on SQLite or MongoDB. Each method
 /// is one atomic operation.
 #[async_trait]
-pub trait TaskStore: HistoryStore {
+pub trait TaskStore: HistoryStore + ProblemStore {
     /// Adds all tasks or none; they are durable when this returns. A task that exists with the same digest counts as
     /// added. A task that another one of these repeats (`TaskSpec::retry_of`) is marked as retried, and its group counts
     /// the new task in its place.
@@ -175,6 +175,10 @@ pub trait TaskStore: HistoryStore {
     async fn report(&self, report: Report) -> Result<HandledReport, StoreError>;
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError>;
+
+    /// The newest form of tasks that any live executor knows, as each has reported it last. `None` if there are none, or if
+    /// one of them has not reported it to a node of this version.
+    async fn newest_executor_form(&self) -> Result<Option<TaskForm>, StoreError>;
 
     /// Drains the executor, or resumes it. A report that is answered after this returned claims no task for a drained
     /// executor; its answer says so. If the executor is drained already, the reason and the user are replaced, not the time.

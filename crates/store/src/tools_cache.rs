@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use model::{ExecutorTools, ToolRequirement};
+use model::{ExecutorTools, QueueKeys, ToolRequirement};
 
 use crate::StoreError;
 use crate::document::decode_tools;
@@ -15,14 +15,13 @@ const MAX_CACHED_TOOLS: usize = 256;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DecodedTools {
     pub(crate) tools: Arc<ExecutorTools>,
-    /// Sorted.
-    pub(crate) queue_keys: Vec<String>,
+    pub(crate) queue_keys: QueueKeys,
 }
 
 impl DecodedTools {
     pub(crate) fn satisfy(&self, required: &ToolRequirement) -> bool {
         match required.queue_key() {
-            Some(key) => self.queue_keys.binary_search(&key).is_ok(),
+            Some(key) => self.queue_keys.contains(&key),
             None => true,
         }
     }
@@ -74,7 +73,7 @@ mod tests {
         };
         let first = cache.decode(&encoded(0)).unwrap();
         assert!(Arc::ptr_eq(&first, &cache.decode(&encoded(0)).unwrap()));
-        assert_eq!(first.queue_keys, ["root-0/"]);
+        assert_eq!(first.queue_keys.of_steps(), ["root-0/"]);
         assert!(first.satisfy(&"root-0/".parse().unwrap()) && first.satisfy(&ToolRequirement::default()));
         assert!(!first.satisfy(&"root-1/".parse().unwrap()));
         for number in 0..3 * MAX_CACHED_TOOLS {

@@ -5,12 +5,13 @@ use futures::stream::{self, Stream, StreamExt};
 use serde::de::DeserializeOwned;
 
 use super::HttpClientError;
-use crate::{OutputEvent, Problem, TaskEvent};
+use crate::{CaseEvent, OutputEvent, Problem, TaskEvent};
 
 /// An event of a task that is followed together with its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskStreamEvent {
     Status(TaskEvent),
+    Case(CaseEvent),
     Output(OutputEvent),
 }
 
@@ -72,6 +73,14 @@ where
     })
 }
 
+/// For the statuses of a task, whose stream has the verdicts on its cases as well.
+pub(super) fn parse_status(event: &ServerSentEvent<'_>) -> Result<Option<TaskEvent>, serde_json::Error> {
+    match event.name {
+        Some("status") => parse_data(event),
+        _ => Ok(None),
+    }
+}
+
 /// For streams with a single kind of event.
 pub(super) fn parse_data<T: DeserializeOwned>(
     event: &ServerSentEvent<'_>,
@@ -86,6 +95,7 @@ pub(super) fn parse_followed(
     let id = event.id.map(str::to_string);
     let event = match event.name {
         Some("status") => TaskStreamEvent::Status(serde_json::from_str(event.data)?),
+        Some("case") => TaskStreamEvent::Case(serde_json::from_str(event.data)?),
         Some("output") => TaskStreamEvent::Output(serde_json::from_str(event.data)?),
         _ => return Ok(None),
     };
@@ -163,6 +173,22 @@ mod tests {
         let block =
             b"event: problem\ndata: {\"type\":\"x\",\"title\":\"x\",\"status\":503,\"detail\":\"gone\"}\n\n";
         assert_eq!(parse(block).unwrap_err().to_string(), "gone");
+    }
+
+    #[test]
+    fn verdicts_on_cases_are_left_out_of_the_statuses() {
+        let block = b"event: case\ndata: {\"index\":1,\"name\":\"a b\",\"verdict\":\"wrong_answer\"}\n\n";
+        assert_eq!(parse_block(block, parse_status).unwrap(), None);
+        let followed = parse_block(block, parse_followed).unwrap();
+        let expected = CaseEvent {
+            index: 1,
+            name: model::CaseName::new("a b").unwrap(),
+            verdict: model::Verdict::WrongAnswer,
+        };
+        assert_eq!(
+            followed.map(|event| event.event),
+            Some(TaskStreamEvent::Case(expected))
+        );
     }
 
     #[test]

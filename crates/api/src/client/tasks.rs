@@ -93,10 +93,10 @@ impl HttpClient {
         let call = self.call(Method::GET, &format!("/api/v1/tasks/{id}/events"));
         let response = self.open(&call).await?;
         let bytes = self.stream_body(response, EVENTS_IDLE_TIMEOUT);
-        Ok(events::read(bytes, events::parse_data).boxed())
+        Ok(events::read(bytes, events::parse_status).boxed())
     }
 
-    /// The task's statuses and its output while it is written, until it is done: from the first byte on, or after the event
+    /// The task's statuses, the verdicts on its cases, and its output while it is written, until it is done: from the first byte on, or after the event
     /// with `last_event_id`. The request is not repeated; a caller that reconnects sends the last id that it received.
     pub async fn events_with_output(
         &self,

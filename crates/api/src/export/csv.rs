@@ -2,21 +2,21 @@
 
 /// A cell of a CSV file with tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CsvCell(String);
+pub struct CsvCell(String);
 
 /// A cell with text that Conclave itself made, such as a number or a status.
-pub(super) fn exact(value: impl ToString) -> CsvCell {
+pub fn exact(value: impl ToString) -> CsvCell {
     CsvCell(value.to_string())
 }
 
 /// An empty cell for a missing value.
-pub(super) fn optional(value: Option<impl ToString>) -> CsvCell {
+pub fn optional(value: Option<impl ToString>) -> CsvCell {
     CsvCell(value.map(|value| value.to_string()).unwrap_or_default())
 }
 
 /// A cell with text that a user wrote. A spreadsheet would run text that begins like a formula, and the user who wrote it is
 /// not the one who opens the file, so such text begins with an apostrophe.
-pub(super) fn user_text(text: &str) -> CsvCell {
+pub fn user_text(text: &str) -> CsvCell {
     CsvCell(match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         true => format!("'{text}"),
         false => text.to_string(),
@@ -24,7 +24,7 @@ pub(super) fn user_text(text: &str) -> CsvCell {
 }
 
 /// One row with its line end.
-pub(super) fn row(cells: impl IntoIterator<Item = CsvCell>) -> String {
+pub fn row(cells: impl IntoIterator<Item = CsvCell>) -> String {
     let mut row = String::new();
     for (index, CsvCell(text)) in cells.into_iter().enumerate() {
         if index > 0 {

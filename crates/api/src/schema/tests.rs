@@ -439,3 +439,20 @@ fn patterns_groups_and_labels_match_their_schema() {
         );
     }
 }
+
+#[test]
+fn names_of_judging_match_their_pattern() {
+    let long = "x".repeat(65);
+    check(
+        &pattern(&json::<ProblemName>()),
+        |name| model::ProblemName::new(name).is_ok(),
+        &["a", "A-plus_b.2", "0", &long[1..]],
+        &["", ".hidden", "-a", "a/b", "a b", "ü", &long],
+    );
+    check_schema(
+        &json::<CaseName>(),
+        |name| model::CaseName::new(name).is_ok(),
+        &["1", "secret/01 large", "ü", &"\u{1f600}".repeat(128)],
+        &["", "a\nb", "\0", &"x".repeat(129)],
+    );
+}

@@ -43,6 +43,12 @@ pub(crate) struct ExecutorFlags {
     /// Limit that need not be enforced for all processes of a task together (memory, processes, cpu); repeatable
     #[arg(long, value_name = "NAME")]
     allow_weaker: Vec<String>,
+    /// Run the tasks of each slot on a CPU of its own
+    #[arg(long)]
+    pin: bool,
+    /// Judge tasks with cases although they run without cells; a judged program can then look for the answers
+    #[arg(long)]
+    judge_without_cells: bool,
     /// Name of the executor
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -74,11 +80,7 @@ impl NodeFlags {
             config_flag("node.data", "--data", &self.data),
             config_flag("node.log", "--log", &self.log),
             config_flag("secrets.cluster_file", "--cluster-file", &self.cluster_file),
-            config_flag(
-                "node.insecure",
-                "--insecure",
-                &self.insecure.then(|| "true".to_string()),
-            ),
+            config_flag("node.insecure", "--insecure", &switch_text(self.insecure)),
         ];
         let set = self.set.iter().map(|(key, text)| ConfigFlag {
             key: key.clone(),
@@ -104,6 +106,12 @@ impl ExecutorFlags {
             config_flag("executor.isolation", "--isolation", &self.isolation),
             config_list_flag("sandbox.allow_weaker", "--allow-weaker", &self.allow_weaker),
             config_flag("executor.name", "--name", &self.name),
+            config_flag("executor.pin", "--pin", &switch_text(self.pin)),
+            config_flag(
+                "executor.judge_without_cells",
+                "--judge-without-cells",
+                &switch_text(self.judge_without_cells),
+            ),
         ]
         .into_iter()
         .flatten()
@@ -130,6 +138,11 @@ impl LocalNodeFlags {
             .collect();
         ConfigLayers::gather(self.config.as_deref(), data)?.config()
     }
+}
+
+/// The configuration text of a flag without a value.
+fn switch_text(is_given: bool) -> Option<String> {
+    is_given.then(|| "true".to_string())
 }
 
 /// The configuration value of a flag, if the flag is given.

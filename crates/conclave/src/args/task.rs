@@ -6,8 +6,10 @@ use api::{ByteSize, HumanDuration};
 use clap::Args;
 use model::{ExecutorName, LanguageName, NameError, NetworkName, RootName, StepCommand, TaskId, UserName};
 
+use super::JudgingFlags;
+
 /// The names of all flags of [`TaskFlags`] except `id`. They conflict with a task that is read from a file.
-pub(crate) const TASK_FLAGS: [&str; 34] = [
+pub(crate) const TASK_FLAGS: [&str; 43] = [
     "program",
     "language",
     "root",
@@ -42,6 +44,15 @@ pub(crate) const TASK_FLAGS: [&str; 34] = [
     "compile_open_files",
     "compile_stack",
     "compile_space",
+    "problem",
+    "cases",
+    "check",
+    "float_tolerance",
+    "checker",
+    "interactor",
+    "protocol",
+    "judge_args",
+    "stop",
 ];
 
 /// Flags of `run` and `add` that describe one task.
@@ -99,6 +110,8 @@ pub(crate) struct TaskFlags {
     pub(crate) limits: LimitFlags,
     #[command(flatten)]
     pub(crate) compile_limits: CompileLimitFlags,
+    #[command(flatten)]
+    pub(crate) judging: JudgingFlags,
     /// Program to run and its arguments, without a shell
     #[arg(last = true, value_name = "COMMAND", help_heading = None::<&str>)]
     pub(crate) words: Vec<String>,

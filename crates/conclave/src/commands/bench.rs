@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use bench::{BenchOptions, BenchSizes, BenchSubject, FigureTable, ServerPrograms};
+use sandbox::SandboxOptions;
 
 use crate::config::ConfigLayers;
 use crate::node::options;
@@ -31,6 +32,9 @@ pub(crate) struct BenchArgs {
     /// Measure kept files, large outputs, live output and groups instead
     #[arg(long, conflicts_with_all = ["cluster", "isolation", "neighbours"])]
     results: bool,
+    /// Measure judging instead, against compiling and running directly; needs a C++ compiler (`g++`)
+    #[arg(long, conflicts_with_all = ["cluster", "isolation", "neighbours", "results"])]
+    judge: bool,
     /// The bubblewrap program to compare cells with
     #[arg(long, value_name = "PROGRAM", default_value = "bwrap", requires = "isolation")]
     bwrap: String,
@@ -74,11 +78,13 @@ impl BenchArgs {
                 mongod: self.mongod,
             })
         } else if self.isolation.is_some() {
-            let config = ConfigLayers::gather(None, Vec::new())?.config()?;
             BenchSubject::Cells {
-                sandbox: options::cells(&config)
-                    .context("no cells are configured; set executor.isolation to cell")?,
+                sandbox: configured_cells()?,
                 bwrap: self.bwrap,
+            }
+        } else if self.judge {
+            BenchSubject::Judge {
+                sandbox: configured_cells()?,
             }
         } else if self.results {
             BenchSubject::Results
@@ -93,6 +99,11 @@ impl BenchArgs {
             subject,
         })
     }
+}
+
+fn configured_cells() -> Result<SandboxOptions> {
+    let config = ConfigLayers::gather(None, Vec::new())?.config()?;
+    options::cells(&config).context("no cells are configured; set executor.isolation to cell")
 }
 
 fn table(figures: FigureTable) -> TextTable {

@@ -12,6 +12,7 @@ use model::{StepName, StreamName, TaskId, TaskStatus};
 use crate::args::{ClientFlags, TaskRef, task_ref};
 use crate::exit_code::{self, OutcomeSummary};
 use crate::follow::{FollowedContent, FollowedTask};
+use crate::judge::case_report;
 use crate::kept_files::{self, DownloadFolder, ExistingFiles, kept_files};
 use crate::output_printer::{OutputPrinter, outcome_of};
 use crate::print::{KeyValueList, OutputFormat, Stdout, TextTable, is_closed_pipe, print_message};
@@ -125,7 +126,8 @@ async fn follow(id: TaskId, only: Option<OutputSelection>, client: &HttpClient) 
     let mut printer = only.map_or_else(OutputPrinter::all, OutputSelection::printer);
     let task = FollowedTask::without_progress(id, FollowedContent::StatusAndOutput, client)
         .until_done(async |event| match event {
-            TaskStreamEvent::Status(_) => Ok(()),
+            // The result has the cases as well.
+            TaskStreamEvent::Status(_) | TaskStreamEvent::Case(_) => Ok(()),
             TaskStreamEvent::Output(output) => printer.print_event(&output).await,
         })
         .await?;
@@ -191,7 +193,7 @@ fn file_table(files: &[KeptFile]) -> TextTable {
     table
 }
 
-pub(super) async fn get_within(id: TaskId, wait: Duration, client: &HttpClient) -> Result<Task> {
+pub(crate) async fn get_within(id: TaskId, wait: Duration, client: &HttpClient) -> Result<Task> {
     let began = Instant::now();
     loop {
         let left = wait.saturating_sub(began.elapsed());
@@ -264,6 +266,9 @@ fn describe(task: &Task, waits: &[String]) -> String {
             if let Some(outcome) = outcome {
                 text.push_str(&describe_outcome(step, outcome));
             }
+        }
+        if let Some(cases) = case_report(task) {
+            text.push_str(&format!("\n{cases}"));
         }
         if !result.files.is_empty() {
             text.push_str(&format!("\nkept files\n{}", file_table(&result.files)));

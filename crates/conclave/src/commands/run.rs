@@ -16,6 +16,7 @@ use nix::unistd::{Whence, lseek};
 use crate::args::{ClientFlags, TaskFlags, TaskSetFlags};
 use crate::exit_code::{self, OutcomeSummary};
 use crate::follow::{FollowedContent, FollowedTask};
+use crate::judge::print_cases;
 use crate::kept_files::{self, DownloadFolder, ExistingFiles};
 use crate::output_printer::OutputPrinter;
 use crate::print::{OutputFormat, Stdout, is_closed_pipe, print_message};
@@ -95,7 +96,10 @@ pub(crate) async fn run(mut args: RunArgs) -> Result<ExitCode> {
         followed => followed?,
     };
     match format {
-        OutputFormat::Text => printer.print_rest(&task, &client).await?,
+        OutputFormat::Text => {
+            printer.print_rest(&task, &client).await?;
+            print_cases(&task)?;
+        }
         OutputFormat::Json => match Stdout::open().json(&task) {
             // A closed pipe does not change the exit code.
             Err(error) if !is_closed_pipe(&error) => return Err(error),
@@ -129,7 +133,8 @@ async fn add_and_follow(
     };
     FollowedTask::new(task.id, content, client)
         .until_done(async |event| match event {
-            TaskStreamEvent::Status(_) => Ok(()),
+            // The result has the cases as well.
+            TaskStreamEvent::Status(_) | TaskStreamEvent::Case(_) => Ok(()),
             TaskStreamEvent::Output(output) => printer.print_event(&output).await,
         })
         .await

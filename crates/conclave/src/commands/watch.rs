@@ -8,6 +8,7 @@ use api::{OutputEvent, TaskEvent, TaskStreamEvent, format_time};
 use crate::args::{ClientFlags, TaskRef, task_ref};
 use crate::exit_code::{self, OutcomeSummary};
 use crate::follow::{FollowedContent, FollowedTask};
+use crate::judge::print_cases;
 use crate::output_printer::OutputPrinter;
 use crate::output_tracker::{PerStream, StreamPosition};
 use crate::print::{OutputFormat, Stdout, is_closed_pipe, print_message};
@@ -37,10 +38,15 @@ pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode> {
                         print_message(line(&event));
                         Ok(())
                     }
+                    TaskStreamEvent::Case(case) => {
+                        print_message(format_args!("case {}: {}", case.name, case.verdict));
+                        Ok(())
+                    }
                     TaskStreamEvent::Output(output) => printer.print_event(&output).await,
                 })
                 .await?;
             printer.print_rest(&task, &client).await?;
+            print_cases(&task)?;
             task
         }
         OutputFormat::Json => {
@@ -64,6 +70,7 @@ impl JsonEvents {
     fn print(&mut self, event: TaskStreamEvent) -> Result<()> {
         let printed = match event {
             TaskStreamEvent::Status(event) => Stdout::open().json(&event),
+            TaskStreamEvent::Case(event) => Stdout::open().json(&event),
             TaskStreamEvent::Output(event) => match self.new_part(event) {
                 Some(event) => Stdout::open().json(&event),
                 None => Ok(()),

@@ -207,6 +207,10 @@ keys! {
         slot_memory: AutoOr<ByteSize> = "auto",
         /// How tasks are isolated: `cell` runs each step in a cell; `none` is for trusted work.
         isolation: IsolationMode = "cell",
+        /// Whether each slot runs its tasks on a CPU of its own, so that times of programs that are judged can be compared.
+        pin: bool = "false",
+        /// Whether tasks with cases are judged without cells, too. A program without a cell can look for the answers and for other cases.
+        judge_without_cells: bool = "false",
     }
     sandbox: SandboxSection = "sandbox" {
         /// Folder with the root file system of the cells; `none` shares this machine's programs and libraries.

@@ -69,6 +69,8 @@ pub(super) fn executor(
         version: VERSION.to_string(),
         cells,
         roots,
+        pin: section.pin,
+        judge_without_cells: section.judge_without_cells,
         // The running program, even after an upgrade has replaced its file.
         warden: ("/proc/self/exe".into(), vec!["warden".into()]),
     })

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use api::is_hidden_character;
+
 /// A table of text with headings and aligned columns, which commands of `conclave` print to the terminal.
 ///
 /// Trailing spaces are removed, so that a long last column does not pad every line.
@@ -72,12 +74,13 @@ impl fmt::Display for TextTable {
     }
 }
 
-/// Replaces control characters, so that text of users can neither break the table nor send escape sequences to the terminal.
+/// Replaces control characters and those that are invisible or change the direction of text, so that text of users can neither
+/// break the table nor look like another text, nor send escape sequences to the terminal.
 pub(super) fn sanitize_cell(cell: &str) -> String {
     cell.chars()
         .map(|letter| match letter {
             '\n' | '\r' | '\t' => ' ',
-            letter if letter.is_control() => '\u{fffd}',
+            letter if is_hidden_character(letter) => '\u{fffd}',
             letter => letter,
         })
         .collect()
@@ -91,12 +94,12 @@ mod tests {
     fn columns_are_aligned() {
         let mut table = TextTable::new(["NAME", "N", "COMMAND"]).right_align([1]);
         table.row(["a".into(), "1".into(), "echo\nhi".into()]);
-        table.row(["länger".into(), "12345".into(), "\u{1b}[31mred".into()]);
+        table.row(["länger".into(), "12345".into(), "\u{1b}[31mred\u{202e}".into()]);
         assert_eq!(
             table.to_string(),
             "NAME        N  COMMAND\n\
              a           1  echo hi\n\
-             länger  12345  \u{fffd}[31mred\n"
+             länger  12345  \u{fffd}[31mred\u{fffd}\n"
         );
     }
 

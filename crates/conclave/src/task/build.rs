@@ -1,21 +1,17 @@
 //! Builds the task that the flags describe, and uploads its large files as blobs.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use api::{CompileStep, FilesOrZip, HttpClient, NewTask};
-use model::{Content, LanguageName, StepCommand, TaskFile, WorkspacePath};
+use api::{CompileStep, HttpClient, NewTask};
+use model::{Content, LanguageName, StepCommand};
 
-use super::blobs;
-use super::collect::{LocalFile, collect};
+use super::collect::collect;
+use super::content::{InlineBudget, content, content_of_file};
+use super::program::{files, language_by_extension};
 use crate::args::TaskFlags;
-
-/// Larger files are uploaded as blobs, which are sent once for any number of tasks.
-const MAX_INLINE_FILE: u64 = 32 << 10;
-const MAX_INLINE_TOTAL: u64 = 2 << 20;
 
 /// What is read of standard input, which may be endless.
 const MAX_STDIN_BYTES: u64 = 1 << 30;
@@ -26,7 +22,7 @@ pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewT
             "there is no command to run; give it after `--`, or as a shell command with --shell, or give a source file"
         )
     })?;
-    let mut budget = InlineBudget(MAX_INLINE_TOTAL);
+    let mut budget = InlineBudget::of_task();
     let mut task = NewTask::new(command);
     task.language = flags.language.clone();
     task.root = flags.root.clone();
@@ -42,11 +38,11 @@ pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewT
         // Among other files, only its place as source_code tells that the program begins with it.
         match source.is_empty() {
             true => source = collect(std::slice::from_ref(program))?,
-            false => task.source_code = Some(program_content(program, &mut budget, client).await?),
+            false => task.source_code = Some(content_of_file(program, &mut budget, client).await?),
         }
     }
-    task.source = files(source, &mut budget, client).await?;
-    task.data = files(collect(&flags.data)?, &mut budget, client).await?;
+    task.source = files(source, &mut budget, client).await?.into();
+    task.data = files(collect(&flags.data)?, &mut budget, client).await?.into();
     task.compile = flags.compile.clone().map(|text| CompileStep {
         command: StepCommand::Shell(text),
         env: flags.compile_env.iter().cloned().collect(),
@@ -60,6 +56,7 @@ pub(crate) async fn build(flags: &TaskFlags, client: &HttpClient) -> Result<NewT
     if let Some(path) = &flags.input {
         task.execute.input = input(path, &mut budget, client).await?;
     }
+    flags.judging.apply_to(&mut task, client).await?;
     Ok(task)
 }
 
@@ -75,58 +72,11 @@ async fn language_of(program: &Path, client: &HttpClient) -> Result<LanguageName
         format!("{name} has no extension that tells its language; name it with --language (see conclave languages)")
     })?;
     let languages = client.languages().await?;
-    let has = |language: &&api::Language| language.extensions.iter().any(|own| own == extension);
-    // Another one may have the extension, too, and be there.
-    let installed = languages
-        .iter()
-        .filter(|language| language.executors > 0)
-        .find(has);
-    let found = installed.or_else(|| languages.iter().find(has));
-    found.map(|language| language.name.clone()).with_context(|| {
+    language_by_extension(&languages, extension).with_context(|| {
         format!(
             "no language has the extension .{extension}; name one with --language (see conclave languages)"
         )
     })
-}
-
-async fn program_content(program: &Path, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {
-    let metadata = std::fs::metadata(program);
-    let size = metadata
-        .with_context(|| format!("could not read {}", program.display()))?
-        .len();
-    content(program, size, budget, client).await
-}
-
-/// How many bytes of file content a new task may still carry inline; other files are uploaded as blobs.
-struct InlineBudget(u64);
-
-impl InlineBudget {
-    fn take_if_fits(&mut self, size: u64) -> bool {
-        let fits = size <= MAX_INLINE_FILE && size <= self.0;
-        if fits {
-            self.0 -= size;
-        }
-        fits
-    }
-}
-
-async fn files(
-    found: BTreeMap<WorkspacePath, LocalFile>,
-    budget: &mut InlineBudget,
-    client: &HttpClient,
-) -> Result<FilesOrZip> {
-    let mut files = model::TaskFiles::new();
-    for (path, file) in found {
-        let content = content(&file.path, file.size, budget, client).await?;
-        files.insert(
-            path,
-            TaskFile {
-                content,
-                executable: file.executable,
-            },
-        );
-    }
-    Ok(files.into())
 }
 
 async fn input(path: &Path, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {
@@ -147,29 +97,4 @@ async fn input(path: &Path, budget: &mut InlineBudget, client: &HttpClient) -> R
     );
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     content(Path::new(&path), size, budget, client).await
-}
-
-async fn content(path: &Path, size: u64, budget: &mut InlineBudget, client: &HttpClient) -> Result<Content> {
-    if budget.take_if_fits(size) {
-        let bytes = std::fs::read(path).with_context(|| format!("could not read {}", path.display()))?;
-        return Ok(Content::Inline(bytes.into()));
-    }
-    Ok(Content::Blob(blobs::upload_if_missing(path, client).await?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_small_files_up_to_a_total_are_inline() {
-        let mut budget = InlineBudget(MAX_INLINE_TOTAL);
-        assert!(budget.take_if_fits(0));
-        assert!(!budget.take_if_fits(MAX_INLINE_FILE + 1));
-        let taken = (0..1000)
-            .take_while(|_| budget.take_if_fits(MAX_INLINE_FILE))
-            .count() as u64;
-        assert_eq!(taken, MAX_INLINE_TOTAL / MAX_INLINE_FILE);
-        assert!(!budget.take_if_fits(1));
-    }
 }

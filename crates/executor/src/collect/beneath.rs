@@ -31,7 +31,7 @@ impl<'a> WorkspaceFolder<'a> {
 
     /// Opens a file or folder by its path in the workspace; the empty path is the workspace itself. Fails if a part of the path
     /// is a link or on another file system. The inner error is that of the file.
-    pub(super) fn open(
+    pub(crate) fn open(
         &mut self,
         path: &[u8],
         purpose: OpenPurpose,

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use model::{CapturedOutput, OutputContent, OutputRead, StreamName};
+use model::{CapturedOutput, OutputContent, OutputRead, OutputSource, StreamName};
 use sandbox::{LiveOutput, STREAM_HEAD};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::warden_wakeups::WardenReader;
-use super::{EndedStream, StepOutput, sandbox_stream};
+use super::{EndedStream, StepOutput, lock_marks, sandbox_stream};
 use crate::slot_pool::SlotPool;
 
 /// Finds the output that a judicator asks an executor for, wherever it is: in a warden, in a file, or in the spool.
@@ -53,6 +53,13 @@ impl OutputReader<'_> {
                     continue;
                 }
                 Some(StepOutput::Ended { .. }) => return,
+                Some(StepOutput::Cases(marks)) => {
+                    if length_of_marks(&marks, read.at.source) > read.at.offset {
+                        return;
+                    }
+                    changed.await;
+                    continue;
+                }
                 // The attempt has ended since, and is no longer in the table.
                 None => continue,
             };
@@ -98,6 +105,7 @@ impl OutputReader<'_> {
         match attempt.step(read.at.source.step)? {
             StepOutput::NotBegun => None,
             StepOutput::Running { live, run } => find_running(read, live, run),
+            StepOutput::Cases(marks) => find_marks(read, &marks),
             StepOutput::Ended { stdout, stderr } => {
                 let EndedStream { output, file } = match read.at.source.stream {
                     StreamName::Stdout => stdout,
@@ -147,6 +155,27 @@ impl FileReadPermit {
         let failed = |error| Some(on_error(&io::Error::other(error)));
         reading.await.unwrap_or_else(failed)
     }
+}
+
+/// How many bytes a judged task has on this stream so far.
+fn length_of_marks(marks: &Mutex<Vec<u8>>, source: OutputSource) -> u64 {
+    match source.stream {
+        StreamName::Stdout => lock_marks(marks).len() as u64,
+        StreamName::Stderr => 0,
+    }
+}
+
+fn find_marks(read: &OutputRead, marks: &Mutex<Vec<u8>>) -> Option<FoundOutput> {
+    let length = answer_length(length_of_marks(marks, read.at.source), read.at.offset);
+    let start = usize::try_from(read.at.offset).ok()?;
+    let marks = lock_marks(marks);
+    // Nothing is ever removed.
+    let found = marks
+        .get(start..start + length)
+        .filter(|found| !found.is_empty())?;
+    Some(FoundOutput::known(OutputContent::Bytes(Bytes::copy_from_slice(
+        found,
+    ))))
 }
 
 fn find_running(read: &OutputRead, live: LiveOutput, run: u64) -> Option<FoundOutput> {

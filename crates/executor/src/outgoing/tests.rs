@@ -210,11 +210,15 @@ fn the_next_process_finds_the_files_that_its_results_name_and_removes_the_others
     assert!(!names(&folder).contains(&"new-17".to_string()));
     assert_eq!(outgoing.bytes(), 18);
     assert!(
-        outgoing.reference(&[(kept, 4), (BlobHash([7; 32]), 1)]).is_none(),
+        outgoing
+            .reference(&[(kept, Some(4)), (BlobHash([7; 32]), Some(1))])
+            .is_none(),
         "missing"
     );
-    assert!(outgoing.reference(&[(kept, 5)]).is_none(), "another size");
-    let files = outgoing.reference(&[(kept, 4), (damaged, 7), (kept, 4)]).unwrap();
+    assert!(outgoing.reference(&[(kept, Some(5))]).is_none(), "another size");
+    let files = outgoing
+        .reference(&[(kept, Some(4)), (damaged, None), (kept, Some(4))])
+        .unwrap();
     outgoing.table().may_remove = true;
     outgoing.remove_unreferenced();
     assert!(!names(&folder).contains(&unnamed.to_string()));

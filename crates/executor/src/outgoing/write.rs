@@ -135,21 +135,26 @@ impl OutgoingFolder {
 
     /// Adds bytes that are in memory, without a wait for room: they come from an earlier process, which had them on disk.
     pub(crate) fn add_bytes(&self, bytes: &[u8], files: &mut OutgoingFiles) -> io::Result<BlobHash> {
-        let (temporary, mut out) = self.create_temporary()?;
-        out.write_all(bytes)?;
         let size = bytes.len() as u64;
         self.table().bytes += size;
         let room = OutgoingRoom {
             folder: self,
             bytes: size,
         };
-        let hash = BlobHash::of(bytes);
-        room.give_name(temporary, AddedFile { hash, size }, files)?;
-        Ok(hash)
+        room.fill(bytes, files)
     }
 }
 
 impl OutgoingRoom<'_> {
+    /// Adds a file with bytes that are in memory.
+    pub(crate) fn fill(self, bytes: &[u8], files: &mut OutgoingFiles) -> io::Result<BlobHash> {
+        let (temporary, mut out) = self.folder.create_temporary()?;
+        out.write_all(bytes)?;
+        let (hash, size) = (BlobHash::of(bytes), bytes.len() as u64);
+        self.give_name(temporary, AddedFile { hash, size }, files)?;
+        Ok(hash)
+    }
+
     /// Renames the file to its hash, unless the folder has that already, and adds a reference to it.
     fn give_name(
         mut self,

@@ -67,7 +67,7 @@ impl ReportLoop {
             version: self.options.version.clone(),
             self_kill: self.options.self_kill,
             capacity: Some(self.options.capacity),
-            newest_form: TaskForm::NEWEST,
+            newest_form: self.newest_form(),
             tools: self.tools.for_next_report(self.session.id, now),
             load: self.load.load(now),
         };
@@ -80,6 +80,14 @@ impl ReportLoop {
             vacant,
             intent,
             ..header
+        }
+    }
+
+    /// Without cells, an executor judges only if its operator wants that.
+    fn newest_form(&self) -> TaskForm {
+        match self.options.cells.is_some() || self.options.judge_without_cells {
+            true => TaskForm::NEWEST,
+            false => TaskForm::NEWEST_WITHOUT_CELLS,
         }
     }
 

@@ -105,10 +105,11 @@ impl ReportLoop {
             "no judicator has answered within executor.self_kill; running tasks are killed"
         );
         for (attempt_id, control) in &self.controls {
-            if let Some(warden) = control.running_warden() {
+            let wardens = control.running_wardens();
+            if !wardens.is_empty() {
                 revoke_and_log(attempt_id, control);
                 self.slot_pool
-                    .kill_revoked_in_background(*attempt_id, control.clone(), warden);
+                    .kill_revoked_in_background(*attempt_id, control.clone(), wardens);
             }
         }
     }

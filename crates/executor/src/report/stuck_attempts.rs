@@ -34,10 +34,10 @@ impl ReportLoop {
                     tracing::error!(%task, why, "an attempt makes no progress; killed its warden");
                     metrics::counter!(STUCK_METRIC).increment(1);
                 }
-                StuckAction::KillProcesses(warden) => {
+                StuckAction::KillProcesses(wardens) => {
                     tracing::error!(%task, "a slot makes no progress without its warden; killing the processes of its attempt");
                     self.slot_pool
-                        .kill_processes_in_background(attempt_id, control, warden);
+                        .kill_processes_in_background(attempt_id, control, wardens);
                 }
                 StuckAction::GiveUp => self.give_up(&attempt_id, now),
             }

@@ -16,22 +16,20 @@ impl SlotPool {
         self: &Arc<Self>,
         attempt_id: AttemptId,
         control: Arc<AttemptControl>,
-        warden: Option<usize>,
+        mut wardens: Vec<usize>,
     ) {
         let slot_pool = self.clone();
         let kill = move || {
-            // If the slot has continued, the control group of its warden may belong to another attempt.
-            let warden = warden.filter(|_| control.is_slot_stuck());
-            if let Some(number) = warden {
-                slot_pool.kill_group(number);
+            // If the slot has continued, the control groups of its wardens may belong to another attempt.
+            wardens.retain(|_| control.is_slot_stuck());
+            for number in &wardens {
+                slot_pool.kill_group(*number);
             }
             let in_slot =
-                |number: usize| kill_processes_in_folder(slot_pool.work.join(number.to_string()), &control);
-            let killed = [
-                Some(kill_attempt_processes(&attempt_id, None)),
-                warden.map(in_slot),
-            ];
-            for error in killed.into_iter().flatten().filter_map(Result::err) {
+                |number: &usize| kill_processes_in_folder(slot_pool.work.join(number.to_string()), &control);
+            let in_attempt = std::iter::once(kill_attempt_processes(&attempt_id, None));
+            let killed = in_attempt.chain(wardens.iter().map(in_slot));
+            for error in killed.filter_map(Result::err) {
                 log_failed_kill(&attempt_id, &error);
             }
             slot_pool.send_event(SlotEvent::ProcessesKilled(attempt_id));
@@ -39,19 +37,21 @@ impl SlotPool {
         spawn(kill);
     }
 
-    /// Kills the processes of an attempt that was revoked while this warden ran it, in a new thread as well. Its slot
-    /// continues when the warden has answered.
+    /// Kills the processes of an attempt that was revoked while these wardens ran it, in a new thread as well. Its slot
+    /// continues when the wardens have answered.
     pub(crate) fn kill_revoked_in_background(
         self: &Arc<Self>,
         attempt_id: AttemptId,
         control: Arc<AttemptControl>,
-        warden: usize,
+        wardens: Vec<usize>,
     ) {
         let slot_pool = self.clone();
         spawn(move || {
-            // After its end, the control group of the warden may belong to another attempt.
-            if !control.has_ended() {
-                slot_pool.kill_group(warden);
+            for number in wardens {
+                // After its end, the control groups of the wardens may belong to another attempt.
+                if !control.has_ended() {
+                    slot_pool.kill_group(number);
+                }
             }
             if let Err(error) = kill_attempt_processes(&attempt_id, None) {
                 log_failed_kill(&attempt_id, &error);

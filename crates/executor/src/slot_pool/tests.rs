@@ -63,6 +63,8 @@ impl SlotPoolFixture {
                 CommandIsolation::None,
             ),
             reserve: 0,
+            cpus: Vec::new(),
+            judge_without_cells: false,
             launcher: WardenLauncher {
                 isolation: CommandIsolation::None,
                 program: "/bin/false".into(),

@@ -4,6 +4,7 @@
 //! wardens of a few roots.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use model::RootName;
@@ -48,15 +49,15 @@ impl SlotWardens {
         }
     }
 
-    /// The wardens in the current generation of the root. Those of an earlier generation end: no task of this slot runs in
-    /// them now.
-    pub(super) fn in_root(
+    /// Where the wardens in the current generation of the root are: 0 is the place of the default root. Wardens of an earlier
+    /// generation end: no task of this slot runs in them now.
+    pub(super) fn place_in_root(
         &mut self,
         slot_pool: &SlotPool,
         root: Option<&RootName>,
-    ) -> Result<&mut WardenSet, CellRootError> {
+    ) -> Result<usize, CellRootError> {
         let Some(name) = root else {
-            return Ok(&mut self.default);
+            return Ok(0);
         };
         let has_name = |set: &Option<WardenSet>| set.as_ref().is_some_and(|set| set.is_in(name));
         let place = match self.named.iter().position(has_name) {
@@ -69,10 +70,29 @@ impl SlotWardens {
             self.named[place] = None;
             self.named[place] = Some(slot_pool.new_warden_set(self.slot, place + 1, name)?);
         }
-        let set = self.named[place].as_mut();
-        let set = set.ok_or_else(|| CellRootError::Missing(name.clone()))?;
-        set.used_at = Instant::now();
-        Ok(set)
+        if let Some(set) = &mut self.named[place] {
+            set.used_at = Instant::now();
+        }
+        Ok(place + 1)
+    }
+
+    /// The wardens at a place. A place without any has those of the default root.
+    pub(super) fn set_at(&mut self, place: usize) -> &mut WardenSet {
+        let named = place.checked_sub(1).and_then(|place| self.named.get_mut(place));
+        named.and_then(Option::as_mut).unwrap_or(&mut self.default)
+    }
+
+    /// The wardens at two places. `None` if it is the same place.
+    pub(super) fn sets_at(
+        &mut self,
+        first: usize,
+        second: usize,
+    ) -> Option<(&mut WardenSet, &mut WardenSet)> {
+        let named = self.named.iter_mut().map(Option::as_mut);
+        let mut sets: Vec<_> = std::iter::once(Some(&mut self.default)).chain(named).collect();
+        let first = sets.get_mut(first)?.take()?;
+        let second = sets.get_mut(second)?.take()?;
+        Some((first, second))
     }
 
     /// Ends the wardens in the root: they cannot be started, or the root is broken.
@@ -110,6 +130,11 @@ impl WardenSet {
     fn is_current(&self, slot_pool: &SlotPool) -> bool {
         let held = self.root.as_ref();
         held.is_none_or(|held| slot_pool.roots.is_current(&held.root))
+    }
+
+    /// The folder of its generation of the root; `None` is the default root.
+    pub(super) fn root_folder(&self) -> Option<PathBuf> {
+        self.root.as_ref().map(|held| held.root.folder.clone())
     }
 
     pub(super) fn is_in_default_root(&self) -> bool {

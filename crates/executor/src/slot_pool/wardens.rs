@@ -6,9 +6,9 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use error_causes::with_causes;
-use sandbox::{CommandIsolation, Warden, WardenError, WardenLaunchError, WardenLauncher};
+use sandbox::{CommandIsolation, CpuNumber, Warden, WardenError, WardenLaunchError, WardenLauncher};
 
-use super::{PreparedAttempt, READY, SlotEvent, SlotPool, WardenHandles, WardenSlot};
+use super::{READY, SlotEvent, SlotPool, WardenHandles, WardenSlot};
 use crate::attempt_control::AttemptControl;
 use crate::now;
 
@@ -16,45 +16,69 @@ use crate::now;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// Whether an attempt gets a warden in place of its earlier ones or beside another one.
+#[derive(Clone, Copy)]
+pub(super) enum AssignedWarden {
+    Only,
+    Further,
+}
+
 impl SlotPool {
-    /// Takes the first warden of the slot that is ready to run a task.
-    pub(super) fn take_ready_warden(
+    /// Moves the first warden that is ready to run a command to the front.
+    pub(super) fn rotate_to_ready_warden(
         &self,
         warden_slots: &mut VecDeque<WardenSlot>,
-        prepared: &PreparedAttempt,
-    ) -> Result<(WardenSlot, Warden), WardenLaunchError> {
+        control: &AttemptControl,
+    ) -> Result<(), WardenLaunchError> {
         let mut last = None;
         for _ in 0..warden_slots.len() {
-            let Some(mut warden_slot) = warden_slots.pop_front() else {
+            let Some(warden_slot) = warden_slots.front_mut() else {
                 break;
             };
-            match self.ready_or_new_warden(&mut warden_slot, &prepared.control) {
-                Ok(warden) => return Ok((warden_slot, warden)),
+            match self.make_ready(warden_slot, control, AssignedWarden::Only) {
+                Ok(()) => return Ok(()),
                 Err(error) => last = Some(error),
             }
-            warden_slots.push_back(warden_slot);
+            warden_slots.rotate_left(1);
         }
         // Unreachable: a slot has at least one warden.
         Err(last.unwrap_or(WardenLaunchError::Sockets(io::ErrorKind::NotFound.into())))
     }
 
-    /// The current warden if it is ready, otherwise a new one.
-    fn ready_or_new_warden(
+    /// Makes the current warden ready if it can be, and starts a new one otherwise.
+    pub(super) fn make_ready(
         &self,
         warden_slot: &mut WardenSlot,
         control: &AttemptControl,
-    ) -> Result<Warden, WardenLaunchError> {
-        if let Some(mut warden) = warden_slot.warden.take() {
-            control.on_warden_assigned(warden_slot.number, warden.control());
-            match warden.wait_until_ready() {
-                Ok(()) => return Ok(warden),
+        assigned: AssignedWarden,
+    ) -> Result<(), WardenLaunchError> {
+        let assign = |warden: &Warden| match assigned {
+            AssignedWarden::Only => control.on_warden_assigned(warden_slot.number, warden.control()),
+            AssignedWarden::Further => {
+                control.on_further_warden_assigned(warden_slot.number, warden.control());
+            }
+        };
+        if let Some(warden) = &mut warden_slot.warden {
+            assign(warden);
+            let reset = match warden_slot.is_used {
+                true => warden.reset_for_next_task(),
+                false => Ok(()),
+            };
+            match reset.and_then(|()| warden.wait_until_ready()) {
+                Ok(()) => {
+                    warden_slot.is_used = false;
+                    return Ok(());
+                }
                 Err(error) => on_not_ready(&error),
             }
         }
+        // It ends before the new one takes its number.
+        warden_slot.warden = None;
         let warden = self.start_warden(warden_slot.number, &warden_slot.isolation)?;
-        control.on_warden_assigned(warden_slot.number, warden.control());
+        assign(&warden);
         control.on_operation(READY);
-        Ok(warden)
+        (warden_slot.warden, warden_slot.is_used) = (Some(warden), false);
+        Ok(())
     }
 
     /// Takes the slot out of service until one of its wardens starts. `None` if the pool is closed first.
@@ -110,7 +134,10 @@ impl SlotPool {
             isolation: isolation.clone(),
             ..self.launcher.clone()
         };
-        let warden = launcher.start()?;
+        let warden = match self.cpu_of(number) {
+            Some(cpu) => launcher.start_pinned(cpu)?,
+            None => launcher.start()?,
+        };
         let control = warden.control();
         let mut wardens = self.wardens();
         if let Some(deadline) = wardens.deadline {
@@ -123,6 +150,12 @@ impl SlotPool {
         }
         wardens.controls[number] = Some(control);
         Ok(warden)
+    }
+
+    /// The CPU to which a warden is pinned: that of its slot.
+    fn cpu_of(&self, warden: usize) -> Option<CpuNumber> {
+        let slot = warden / self.wardens_per_slot as usize % self.slots.max(1) as usize;
+        self.cpus.get(slot % self.cpus.len().max(1)).copied()
     }
 
     pub(super) fn wardens(&self) -> MutexGuard<'_, WardenHandles> {

@@ -90,10 +90,12 @@ fn move_long_head(output: &mut CapturedOutput, outgoing: &OutgoingFolder, files:
     }
 }
 
-/// The blobs that a result names, with their sizes.
-fn named_blobs(result: &TaskResult) -> Vec<(BlobHash, u64)> {
+/// The blobs that a result names, with their sizes as far as the result has them.
+fn named_blobs(result: &TaskResult) -> Vec<(BlobHash, Option<u64>)> {
     let outputs = result.outputs();
-    let outputs = outputs.filter_map(|output| Some((output.blob?, output.size)));
-    let files = result.files.iter().map(|file| (file.blob, file.size));
-    outputs.chain(files).collect()
+    let outputs = outputs.filter_map(|output| Some((output.blob?, Some(output.size))));
+    let files = result.files.iter().map(|file| (file.blob, Some(file.size)));
+    let judgement = result.judgement.iter();
+    let cases = judgement.filter_map(|judgement| Some((judgement.cases.blob()?, None)));
+    outputs.chain(files).chain(cases).collect()
 }

@@ -1,7 +1,9 @@
 //! The format of one result in the journal: its version and length, a checksum, and the encoded record.
 //!
-//! The version is in the upper bits of the length, where the first version, [`unversioned`], has zeros.
+//! The version is in the upper bits of the length, where the first version, [`unversioned`], has zeros. The record of a
+//! judged task has its [`judgement`] at the end, and a version of its own.
 
+mod judgement;
 mod unversioned;
 
 use std::time::Duration;
@@ -17,6 +19,8 @@ use uuid::Uuid;
 const CHECKSUM_LEN: usize = 8;
 const HEADER_LEN: usize = 4 + CHECKSUM_LEN;
 const VERSION: u32 = 1;
+/// So that an earlier release does not read the record and report the result without its judgement.
+const VERSION_WITH_JUDGEMENT: u32 = 2;
 const VERSION_SHIFT: u32 = 28;
 
 pub(super) fn encode(complete: &CompletedAttempt) -> Vec<u8> {
@@ -24,7 +28,14 @@ pub(super) fn encode(complete: &CompletedAttempt) -> Vec<u8> {
     let document = SpoolRecord::from(complete);
     // These types cannot fail to encode; an empty body would be read as damage and not as a result.
     record.extend(postcard::to_stdvec(&document).unwrap_or_default());
-    let length = (record.len() - HEADER_LEN) as u32 | VERSION << VERSION_SHIFT;
+    let version = match judgement::of_end(&complete.end) {
+        Some(judgement) => {
+            record.extend(judgement::encode(judgement));
+            VERSION_WITH_JUDGEMENT
+        }
+        None => VERSION,
+    };
+    let length = (record.len() - HEADER_LEN) as u32 | version << VERSION_SHIFT;
     let checksum = checksum(&record[HEADER_LEN..]);
     record[..4].copy_from_slice(&length.to_le_bytes());
     record[4..HEADER_LEN].copy_from_slice(&checksum);
@@ -43,6 +54,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(CompletedAttempt, &[u8])> {
     let complete = match version {
         0 => unversioned::decode(body)?,
         VERSION => postcard::from_bytes::<SpoolRecord>(body).ok()?.into_model()?,
+        VERSION_WITH_JUDGEMENT => {
+            let (record, judgement) = postcard::take_from_bytes::<SpoolRecord>(body).ok()?;
+            judgement::add_to(record.into_model()?, judgement)?
+        }
         _ => return None,
     };
     Some((complete, rest))
@@ -170,6 +185,7 @@ impl SpoolRecord {
                     bytes: left_out.bytes,
                     why: convert_if_some(left_out.why, |why| why.parse().ok())?,
                 },
+                judgement: None,
             }),
             EndRecord::Broken(why) => AttemptEnd::Broken(why),
             EndRecord::PlatformFailure(why) => AttemptEnd::PlatformFailure(why),

@@ -2,17 +2,18 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::lchown;
+use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use model::{AttemptId, Content, TaskForm, TaskSpec};
+use model::{AttemptId, TaskForm};
 use nix::sys::statvfs::statvfs;
 use sandbox::{FileAllocation, Warden};
 
-use super::{
-    ATTEMPT, BOX, INPUT, TaskFileSource, WorkspaceError, create, fill, io_error, make_folders, mode, write,
-    write_attempt, write_task_file,
+use super::contents::{
+    WorkspaceContents, WorkspaceEntryKind, create, fill, make_folder, make_folders, set_folder_modes,
+    set_mode, write,
 };
+use super::{ATTEMPT, BOX, CREATE, INPUT, TaskFileSource, WorkspaceError, io_error, write_attempt};
 
 /// From this size on, the files of a task are charged to its control group. Below it the extra process is not worth it.
 const CHARGED_FROM: u64 = 1 << 20;
@@ -53,44 +54,49 @@ impl CellWorkspace {
         Ok(())
     }
 
-    /// Writes the files of the task. No command has run in the file system yet, so it contains no links of a task.
+    /// Writes files. No command has run in the file system yet, so it contains no links of a task.
     pub(super) fn lay_out(
         &mut self,
         warden: &mut Warden,
-        spec: &TaskSpec,
+        contents: &WorkspaceContents<'_>,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
         let folder = task_folder(warden).map_err(io_error("reach", Path::new(BOX)))?;
-        let mut bytes = 0_u64;
-        for content in spec.contents() {
-            bytes = bytes.saturating_add(size(content, source)?);
-        }
+        let bytes = contents.bytes(source.cache)?;
         // The judicator has checked this; the blobs are measured again before anything is allocated.
-        if let Some(space) = spec.space().filter(|space| bytes > *space) {
+        if let Some(space) = contents.space.filter(|space| bytes > *space) {
             return Err(WorkspaceError::NoSpace { bytes: space });
         }
         let filled = match bytes >= CHARGED_FROM {
-            true => self.fill_charged(warden, &folder, spec, source),
-            false => self.fill(&folder, spec, source),
+            true => self.fill_charged(warden, &folder, contents, source),
+            false => self.fill(&folder, contents, source),
         };
-        filled.map_err(|error| if_full(error, &folder))
+        filled.map_err(|error| if_full(error, &folder).blame_path(&folder.join(BOX)))
     }
 
     fn fill(
         &self,
         folder: &Path,
-        spec: &TaskSpec,
+        contents: &WorkspaceContents<'_>,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        if spec.execute.input.blob().is_some() {
-            write(&folder.join(INPUT), INPUT_MODE, &spec.execute.input, source)?;
+        if let Some(input) = contents.input {
+            write(&folder.join(INPUT), INPUT_MODE, input, source)?;
         }
         let directory = folder.join(BOX);
-        for (path, file) in spec.layout() {
-            write_task_file(&directory, &path, file, source)?;
-            self.change_owner(&directory, Path::new(path.as_ref() as &str))?;
+        for entry in &contents.entries {
+            let path = directory.join(&entry.path);
+            make_folders(&directory, &path)?;
+            match entry.kind {
+                WorkspaceEntryKind::Folder { .. } => make_folder(&path)?,
+                WorkspaceEntryKind::File { mode, content } => write(&path, mode, content, source)?,
+                WorkspaceEntryKind::Link { target } => {
+                    symlink(target, &path).map_err(io_error(CREATE, &path))?;
+                }
+            }
+            self.change_owner(&directory, &entry.path)?;
         }
-        Ok(())
+        set_folder_modes(&directory, &contents.entries)
     }
 
     /// Writes large files, which count as memory of the task's control group: creates them, lets the warden allocate them
@@ -99,45 +105,57 @@ impl CellWorkspace {
         &self,
         warden: &mut Warden,
         folder: &Path,
-        spec: &TaskSpec,
+        contents: &WorkspaceContents<'_>,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
         let directory = folder.join(BOX);
-        let input = Some(&spec.execute.input).filter(|input| input.blob().is_some());
         let mut sizes = Vec::new();
-        if let Some(input) = input {
+        if let Some(input) = contents.input {
             create(&folder.join(INPUT), INPUT_MODE)?;
             sizes.push(FileAllocation {
                 path: INPUT.into(),
-                bytes: size(input, source)?,
+                bytes: input.size(source.cache)?,
             });
         }
-        for (path, file) in spec.layout() {
+        for entry in &contents.entries {
+            let WorkspaceEntryKind::File { mode, content } = entry.kind else {
+                continue;
+            };
             (source.progress)()?;
-            let path = Path::new(path.as_ref() as &str);
-            make_folders(&directory, &directory.join(path))?;
-            create(&directory.join(path), mode(file))?;
+            let path = directory.join(&entry.path);
+            make_folders(&directory, &path)?;
+            create(&path, mode)?;
             sizes.push(FileAllocation {
-                path: Path::new(BOX).join(path),
-                bytes: size(&file.content, source)?,
+                path: Path::new(BOX).join(&entry.path),
+                bytes: content.size(source.cache)?,
             });
         }
         for sizes in in_parts(sizes) {
             (source.progress)()?;
             warden.allocate_files(sizes)?;
         }
-        if let Some(input) = input {
+        if let Some(input) = contents.input {
             let path = folder.join(INPUT);
-            fill(reopen(&path)?, &path, input, source)?;
+            fill(&reopen(&path)?, &path, input, source)?;
         }
-        for (path, file) in spec.layout() {
+        for entry in &contents.entries {
             (source.progress)()?;
-            let path = Path::new(path.as_ref() as &str);
-            let whole = directory.join(path);
-            fill(reopen(&whole)?, &whole, &file.content, source)?;
-            self.change_owner(&directory, path)?;
+            let path = directory.join(&entry.path);
+            match entry.kind {
+                WorkspaceEntryKind::Folder { .. } => make_folder(&path)?,
+                WorkspaceEntryKind::File { mode, content } => {
+                    let file = reopen(&path)?;
+                    fill(&file, &path, content, source)?;
+                    set_mode(&file, &path, mode)?;
+                }
+                WorkspaceEntryKind::Link { target } => {
+                    make_folders(&directory, &path)?;
+                    symlink(target, &path).map_err(io_error(CREATE, &path))?;
+                }
+            }
+            self.change_owner(&directory, &entry.path)?;
         }
-        Ok(())
+        set_folder_modes(&directory, &contents.entries)
     }
 
     /// Changes the owner of a file and of its parent folders to the task's user.
@@ -166,17 +184,6 @@ pub(super) fn directory(warden: &Warden) -> io::Result<PathBuf> {
 fn task_folder(warden: &Warden) -> io::Result<PathBuf> {
     let folder = warden.task_folder();
     folder.ok_or_else(|| io::ErrorKind::NotConnected.into())
-}
-
-fn size(content: &Content, source: &TaskFileSource<'_>) -> Result<u64, WorkspaceError> {
-    match content {
-        Content::Inline(bytes) => Ok(bytes.len() as u64),
-        Content::Blob(hash) => {
-            let blob = source.cache.path(hash);
-            let found = fs::metadata(&blob).map_err(io_error("read the size of the blob", &blob))?;
-            Ok(found.len())
-        }
-    }
 }
 
 /// Groups the files, so that a revoked attempt can stop between two groups. A file is never split.

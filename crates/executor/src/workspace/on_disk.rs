@@ -6,15 +6,18 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File};
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use model::{AttemptId, TaskForm, TaskSpec};
+use model::{AttemptId, TaskForm};
 
+use super::contents::{
+    WorkspaceContents, WorkspaceEntryKind, make_folder, make_folders, set_folder_modes, write,
+};
 use super::remove::remove;
 use super::reusable_folder::{FolderFingerprint, ReusableFolder};
 use super::{
-    ATTEMPT, BOX, INPUT, TEMPORARY, TaskFileSource, WorkspaceError, io_error, write, write_attempt,
-    write_task_file,
+    ATTEMPT, BOX, CREATE, INPUT, TEMPORARY, TaskFileSource, WorkspaceError, io_error, write_attempt,
 };
 
 /// The entries that the executor itself creates in the root.
@@ -26,6 +29,8 @@ pub(crate) struct DiskWorkspace {
     /// `None` if they have to be created again before the next task.
     folders: Option<[ReusableFolder; 2]>,
     attempt: Option<File>,
+    /// Whether the task has an input file.
+    has_input: bool,
     /// The fingerprint of the root when the task started.
     fingerprint: Option<FolderFingerprint>,
 }
@@ -36,6 +41,7 @@ impl DiskWorkspace {
             root,
             folders: None,
             attempt: None,
+            has_input: false,
             fingerprint: None,
         }
     }
@@ -56,33 +62,53 @@ impl DiskWorkspace {
         written.map_err(io_error("write the attempt in", &self.root))
     }
 
-    /// Writes the files of the task.
+    /// Writes files.
     pub(crate) fn lay_out(
         &mut self,
-        spec: &TaskSpec,
+        contents: &WorkspaceContents<'_>,
         source: &TaskFileSource<'_>,
     ) -> Result<(), WorkspaceError> {
-        if spec.execute.input.blob().is_some() {
-            write(&self.input(), 0o644, &spec.execute.input, source)?;
-        }
-        for (path, file) in spec.layout() {
-            write_task_file(&self.directory(), &path, file, source)?;
-        }
+        let filled = self.fill(contents, source);
+        filled.map_err(|error| error.blame_path(&self.directory()))?;
         self.fingerprint =
             Some(FolderFingerprint::of(&self.root).map_err(io_error("read the metadata of", &self.root))?);
         Ok(())
     }
 
+    fn fill(
+        &mut self,
+        contents: &WorkspaceContents<'_>,
+        source: &TaskFileSource<'_>,
+    ) -> Result<(), WorkspaceError> {
+        self.has_input = contents.input.is_some();
+        if let Some(input) = contents.input {
+            write(&self.input(), 0o644, input, source)?;
+        }
+        let directory = self.directory();
+        for entry in &contents.entries {
+            let path = directory.join(&entry.path);
+            make_folders(&directory, &path)?;
+            match entry.kind {
+                WorkspaceEntryKind::Folder { .. } => make_folder(&path)?,
+                WorkspaceEntryKind::File { mode, content } => write(&path, mode, content, source)?,
+                WorkspaceEntryKind::Link { target } => {
+                    symlink(target, &path).map_err(io_error(CREATE, &path))?;
+                }
+            }
+        }
+        set_folder_modes(&directory, &contents.entries)
+    }
+
     /// Removes all files of the last task.
-    pub(crate) fn clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) {
-        if let Err(error) = self.try_clear(spec, progress) {
+    pub(crate) fn clear(&mut self, progress: &dyn Fn()) {
+        if let Err(error) = self.try_clear(progress) {
             tracing::warn!(path = %self.root.display(), %error, "could not clear a workspace; retrying before the next task");
             self.folders = None;
         }
     }
 
-    fn try_clear(&mut self, spec: &TaskSpec, progress: &dyn Fn()) -> io::Result<()> {
-        let has_input = spec.execute.input.blob().is_some();
+    fn try_clear(&mut self, progress: &dyn Fn()) -> io::Result<()> {
+        let has_input = std::mem::take(&mut self.has_input);
         if !self.is_root_unchanged(|name| {
             OWN_ENTRIES.iter().any(|own| name == *own) || has_input && name == INPUT
         }) {

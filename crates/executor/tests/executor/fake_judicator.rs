@@ -1,5 +1,6 @@
 //! A judicator that hands out what a test gives it, and through which the test asks for output.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, AttemptId, BlobHash, DrainReason, ExecutorName, ExecutorState,
-    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState,
-    Language, OutputRequest, Page, Report, ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats,
-    Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
+    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem,
+    JudicatorState, Language, OutputRequest, Page, ProblemEditor, ProblemName, ProblemSummary, Report,
+    ReportAnswer, ReportInstructions, ReportSeq, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery,
+    TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, EventStream,
@@ -33,6 +35,7 @@ struct FakeJudicatorState {
     instructions: ReportInstructions,
     acknowledges_results: bool,
     is_unreachable: bool,
+    uploaded: HashMap<BlobHash, Vec<u8>>,
 }
 
 /// The judicator's end of a connection on which the executor serves output.
@@ -74,6 +77,11 @@ impl FakeTestJudicator {
     /// Acknowledges results from now on.
     pub(crate) fn acknowledge_results(&self) {
         self.state().acknowledges_results = true;
+    }
+
+    /// The content of a blob that the executor has uploaded.
+    pub(crate) fn uploaded(&self, hash: &BlobHash) -> Option<Vec<u8>> {
+        self.state().uploaded.get(hash).cloned()
     }
 
     fn state(&self) -> MutexGuard<'_, FakeJudicatorState> {
@@ -123,7 +131,9 @@ impl Calls for FakeTestJudicator {
         Ok(vec![None; hashes.len()])
     }
 
-    async fn put_blob_file(&self, _: BlobFileSource) -> Result<(), CallError> {
+    async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError> {
+        let content = std::fs::read(file.path).unwrap();
+        self.state().uploaded.insert(file.hash, content);
         Ok(())
     }
 
@@ -227,6 +237,19 @@ impl Calls for FakeTestJudicator {
     }
     async fn languages(&self) -> Result<Vec<Language>, CallError> {
         Ok(vec![])
+    }
+
+    async fn put_problem(&self, _: JudgeProblem, _: ProblemEditor) -> Result<JudgeProblem, CallError> {
+        unreachable!()
+    }
+    async fn problem(&self, _: ProblemName) -> Result<Option<JudgeProblem>, CallError> {
+        unreachable!()
+    }
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError> {
+        unreachable!()
+    }
+    async fn remove_problem(&self, _: ProblemName, _: ProblemEditor) -> Result<bool, CallError> {
+        unreachable!()
     }
 
     async fn put_blob(&self, _: BlobHash, _: Option<u64>, _: ByteStream) -> Result<u64, CallError> {

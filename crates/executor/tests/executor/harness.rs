@@ -8,9 +8,9 @@ use std::time::Duration;
 use executor::{ExecutorError, ExecutorOptions, ExecutorService, JudicatorLocation};
 use futures::StreamExt;
 use model::{
-    Assignment, AttemptId, AttemptNumber, Capacity, CompileStep, Content, ExecuteStep, Labels, Limits,
-    OutputAnswer, OutputContent, OutputPosition, OutputRead, OutputRequest, OutputSource, Report, SessionId,
-    StepCommand, TaskId, TaskSpec, UserName,
+    Assignment, AttemptEnd, AttemptId, AttemptNumber, Capacity, CompileStep, Content, ExecuteStep, Labels,
+    Limits, OutputAnswer, OutputContent, OutputPosition, OutputRead, OutputRequest, OutputSource, Report,
+    SessionId, StepCommand, TaskId, TaskSpec, UserName,
 };
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -105,6 +105,17 @@ impl ExecutorHarness {
         });
         self.reported(|report| report.seq >= next_report).await;
         attempt_id
+    }
+
+    /// Waits for the result of the attempt.
+    pub(crate) async fn result(&mut self, attempt_id: AttemptId) -> AttemptEnd {
+        loop {
+            let report = soon(self.reports.recv()).await.unwrap();
+            let mut complete = report.complete.into_iter();
+            if let Some(found) = complete.find(|one| one.attempt_id == attempt_id) {
+                return found.end;
+            }
+        }
     }
 
     /// Waits for a report of which this is true.
@@ -227,6 +238,8 @@ pub(crate) fn task(execute: String) -> TaskSpec {
         },
         source: BTreeMap::new(),
         data: BTreeMap::new(),
+        judging: None,
+        problem: None,
         keep: Vec::new(),
         labels: Labels::default(),
         group: None,
@@ -274,6 +287,8 @@ fn options(data: &Path) -> ExecutorOptions {
         version: "test".into(),
         roots: roots::RootStore::open(&data.join("roots")),
         cells: None,
+        pin: false,
+        judge_without_cells: false,
         warden: (env!("CARGO_BIN_EXE_executor-fixture").into(), Vec::new()),
     }
 }

@@ -5,6 +5,11 @@
 
 mod fake_judicator;
 mod harness;
+mod judged_tasks;
 
+mod judging;
+mod judging_interactive;
+mod judging_programs;
 mod live_output;
 mod self_kill;
+mod workspaces;

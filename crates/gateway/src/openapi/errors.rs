@@ -57,9 +57,10 @@ fn statuses(method: &str, path: &str) -> impl Iterator<Item = u16> {
         ("post", "/api/v1/executors/{name}/resume") => (&GUARDED, &[404, 422]),
         ("post", "/api/v1/tasks/retry") => (&GUARDED, &[422]),
         ("post", _) => (&GUARDED, &[400, 408, 409, 413, 415, 422]),
+        ("put", "/api/v1/problems/{name}") => (&GUARDED, &[400, 408, 413, 415, 422]),
         ("put", _) => (&GUARDED, &[400, 404, 408, 413, 422]),
         ("delete", "/api/v1/tasks") => (&GUARDED, &[422]),
-        ("delete", "/api/v1/groups/{group}") => (&GUARDED, &[404, 422]),
+        ("delete", "/api/v1/groups/{group}" | "/api/v1/problems/{name}") => (&GUARDED, &[404, 422]),
         ("delete", _) => (&GUARDED, &[404, 409, 422]),
         ("get", "/api/v1/tasks/{id}/files/{path}" | "/api/v1/tasks/{id}/{step}/{output}") => {
             (&GUARDED, &[404, 416, 422])

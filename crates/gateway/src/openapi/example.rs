@@ -77,6 +77,7 @@ fn example_task() -> Option<model::Task> {
                 executable: false,
             }],
             files_left_out: FilesLeftOut::default(),
+            judgement: None,
         }),
         trouble: None,
     })

@@ -1,7 +1,8 @@
 //! The parts that pages are made of. Their look is in `web/style/components.css`.
 
+use api::is_hidden_character;
 use maud::{Markup, Render, html};
-use model::{OutcomeReason, TaskId, TaskStatus};
+use model::{OutcomeReason, TaskId, TaskStatus, Verdict};
 
 use super::format;
 
@@ -25,13 +26,11 @@ impl Render for UserText<'_> {
     }
 }
 
-/// Whether a character is invisible or changes the direction of text.
-pub(super) fn is_hidden(character: char) -> bool {
-    let is_control = character.is_control() && !matches!(character, '\n' | '\t');
-    let is_format = matches!(character,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    is_control || is_format
+/// A text of a user or a task for an attribute, where hidden characters cannot be shown by their numbers.
+pub(super) fn attribute_text(text: &str) -> String {
+    text.chars()
+        .filter(|character| !is_hidden_character(*character))
+        .collect()
 }
 
 /// The text in parts that consist of hidden characters, or of none.
@@ -39,9 +38,9 @@ fn split_hidden(text: &str) -> Vec<(bool, &str)> {
     let mut parts = vec![];
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let hidden = is_hidden(first);
+        let hidden = is_hidden_character(first);
         let end = rest
-            .find(|character| is_hidden(character) != hidden)
+            .find(|character| is_hidden_character(character) != hidden)
             .unwrap_or(rest.len());
         let (part, after) = rest.split_at(end);
         parts.push((hidden, part));
@@ -67,6 +66,32 @@ pub(super) fn status(status: TaskStatus, reason: Option<OutcomeReason>) -> Marku
             span class="dot" aria-hidden="true" { (mark) }
             (format::words(status.as_str()))
             @if let Some(reason) = reason { ": " (format::words(reason.as_str())) }
+        }
+    }
+}
+
+/// The class and the sign of a verdict. The sign says the same as the colour.
+pub(super) fn verdict_sign(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Accepted => ("good", "✓"),
+        Verdict::WrongAnswer => ("bad", "✗"),
+        Verdict::TimeLimit => ("bad", "T"),
+        Verdict::MemoryLimit => ("bad", "M"),
+        Verdict::OutputLimit => ("bad", "O"),
+        Verdict::RuntimeError => ("bad", "R"),
+        Verdict::CompileError => ("bad", "C"),
+        Verdict::JudgeError => ("busy", "!"),
+        Verdict::Skipped => ("wait", "–"),
+    }
+}
+
+/// A verdict in words, with its sign.
+pub(super) fn verdict(verdict: Verdict) -> Markup {
+    let (class, sign) = verdict_sign(verdict);
+    html! {
+        span class={ "status " (class) } {
+            span class="dot" aria-hidden="true" { (sign) }
+            (format::words(verdict.as_str()))
         }
     }
 }
@@ -157,6 +182,18 @@ mod tests {
         assert!(failed.contains("run failed: time limit"), "{failed}");
         let success = shown(TaskStatus::Success, Some(OutcomeReason::Exited));
         assert!(success.ends_with("success</span>"), "{success}");
+    }
+
+    #[test]
+    fn verdicts_differ_without_colours() {
+        let signs = Verdict::ALL.map(|verdict| verdict_sign(verdict).1);
+        let distinct: std::collections::BTreeSet<_> = signs.iter().collect();
+        assert_eq!(distinct.len(), Verdict::ALL.len(), "{signs:?}");
+        let shown = verdict(Verdict::WrongAnswer).into_string();
+        assert!(
+            shown.contains("status bad") && shown.ends_with("wrong answer</span>"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -6,7 +6,6 @@ mod prose;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Uri, header};
 use axum::response::Response;
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
@@ -14,23 +13,27 @@ use serde_json::Value;
 use self::calls::calls_with_tag;
 use self::prose::{inline, prose, text};
 use super::layout::{HtmlPage, Island, Section};
+use super::server_address::{self, CURL_TOKEN};
 use crate::GatewayOptions;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::openapi;
 use crate::problem_response::PROBLEM_KINDS;
-use crate::sign_in;
 
 /// Placeholder for the server's address in the cached page.
 const SERVER: &str = "{SERVER}";
 
+/// Placeholder for the token in examples.
+const TOKEN: &str = "{TOKEN}";
+
 /// An example that adds a task as JSON.
-const FIRST_TASK: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' -H 'Content-Type: application/json' -d '
+const FIRST_TASK: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10'{TOKEN} \
+  -H 'Content-Type: application/json' -d '
   {"source": {"hello.sh": "echo Hello, $(cat)"},
    "execute": {"command": "sh hello.sh", "input": "world", "limits": {"wall": "2s"}}}'"#;
 
 /// An example that adds a task as a form.
-const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10' \
+const WITH_FILES: &str = r#"curl '{SERVER}/api/v1/tasks?wait=10'{TOKEN} \
   -F 'task={"execute": {"command": "sh hello.sh", "input": "world"}}' \
   -F 'source=@hello.sh'"#;
 
@@ -43,8 +46,8 @@ pub(crate) struct RenderedDocs {
 }
 
 /// In the order of the page.
-const TAGS: [&str; 5] = ["tasks", "groups", "blobs", "nodes", "operations"];
-const TYPES: [&str; 56] = [
+const TAGS: [&str; 6] = ["tasks", "groups", "problems", "blobs", "nodes", "operations"];
+const TYPES: [&str; 67] = [
     "NewTask",
     "Compile",
     "Execute",
@@ -68,6 +71,16 @@ const TYPES: [&str; 56] = [
     "OpenFileCount",
     "Files",
     "File",
+    "Cases",
+    "Case",
+    "CaseName",
+    "Points",
+    "Check",
+    "JudgeProgram",
+    "JudgeProtocol",
+    "StopRule",
+    "GroupRules",
+    "ProblemName",
     "Task",
     "Attempt",
     "AttemptEnd",
@@ -78,6 +91,7 @@ const TYPES: [&str; 56] = [
     "TaskResult",
     "Outcome",
     "Reason",
+    "Verdict",
     "KeptFile",
     "LeftOut",
     "LeftOutReason",
@@ -113,7 +127,7 @@ pub(crate) async fn docs(State(gateway): State<Arc<Gateway>>, request: Request) 
         Some(_) => &rendered.for_callers,
         None => &rendered.for_strangers,
     };
-    let content = content.replace(SERVER, &server(request.headers(), request.uri()));
+    let content = content.replace(SERVER, &server_address::url(request.headers(), request.uri()));
     let mut page = HtmlPage::new(&gateway, "The HTTP API").section(Section::Api);
     if let Some(caller) = &caller {
         page = page.caller(caller).island(Island::TryIt);
@@ -137,7 +151,7 @@ fn render(document: &Value, try_it: bool) -> String {
         div class="docs" {
             (contents(document))
             div {
-                (introduction(try_it))
+                (introduction(document, try_it))
                 h2 id="calls" { "Calls" }
                 @for tag in TAGS {
                     @for call in calls_with_tag(document, tag) { (call.show(try_it)) }
@@ -165,21 +179,35 @@ fn render(document: &Value, try_it: bool) -> String {
     content.into_string()
 }
 
-fn introduction(try_it: bool) -> Markup {
+fn introduction(document: &Value, try_it: bool) -> Markup {
+    let token = if needs_token(document) { CURL_TOKEN } else { "" };
     html! {
         p { "A task consists of source files, an optional compile command, an execute command, its input and data, and limits. "
             "Add a task and wait for its result:" }
-        pre { (FIRST_TASK) }
+        pre { (FIRST_TASK.replace(TOKEN, token)) }
         p { "The same with files from your disk. The name of each file is its path in the workspace:" }
-        pre { (WITH_FILES) }
-        p { "The OpenAPI 3.1 document is at " a href="/api/openapi.json" { "/api/openapi.json" } ". "
-            "If the server requires tokens, send yours as " code { "Authorization: Bearer TOKEN" } "." }
+        pre { (WITH_FILES.replace(TOKEN, token)) }
+        @if !token.is_empty() {
+            p { "This server requires tokens. The examples read yours from the file that " code { "CONCLAVE_TOKEN_FILE" } " names, and send it as "
+                code { "Authorization: Bearer TOKEN" } "." }
+        }
+        p { "The OpenAPI 3.1 document is at " a href="/api/openapi.json" { "/api/openapi.json" } "." }
         @if try_it {
             p class="needs-script" { b { "Try it" } " sends a call from this page, as you. It has effect: it adds, cancels and repeats tasks." }
         } @else {
             p { a href="/sign-in?next=%2Fapi%2Fdocs" { "Sign in" } " to try the calls on this page." }
         }
     }
+}
+
+/// Whether this server's calls need a token, except for those that say otherwise.
+fn needs_token(document: &Value) -> bool {
+    is_required(&document["security"])
+}
+
+/// Whether this security requirement of the document asks for anything.
+fn is_required(security: &Value) -> bool {
+    security.as_array().is_some_and(|all| !all.is_empty())
 }
 
 /// The types in the order of the page: those that a reader meets first, then the others.
@@ -246,29 +274,8 @@ fn type_name(schema: &Value) -> Markup {
     html! { span class="dim" { (word.unwrap_or_default()) } }
 }
 
-/// The address of this server as the browser used it, for examples that can be copied. A host name with special
-/// characters is replaced, because it could be code for a shell or a page.
-pub(super) fn server(headers: &HeaderMap, uri: &Uri) -> String {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .or_else(|| uri.authority().map(|authority| authority.as_str()));
-    let plain = |host: &&str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
-        !host.is_empty() && host.chars().all(fits)
-    };
-    let scheme = if sign_in::uses_tls(headers) {
-        "https"
-    } else {
-        "http"
-    };
-    format!("{scheme}://{}", host.filter(plain).unwrap_or("127.0.0.1:7000"))
-}
-
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn shown(try_it: bool) -> String {
@@ -328,22 +335,31 @@ mod tests {
     }
 
     #[test]
-    fn examples_have_the_address_of_the_server() {
-        let check = |host: &'static str, proto: Option<&'static str>, expected: &str| {
-            let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
-            if let Some(proto) = proto {
-                headers.insert("x-forwarded-proto", HeaderValue::from_static(proto));
-            }
-            assert_eq!(
-                server(&headers, &Uri::from_static("/api/docs")),
-                expected,
-                "{host}"
-            );
+    fn examples_have_each_part_of_their_path_and_the_token_that_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = folder.path().join("tokens");
+        std::fs::write(&tokens, "ada-has-a-long-token ada\n").unwrap();
+        let with_tokens = GatewayOptions {
+            tokens: Some(crate::Tokens::load(&tokens).unwrap()),
+            ..GatewayOptions::default()
         };
-        check("10.1.2.3:7000", None, "http://10.1.2.3:7000");
-        check("[::1]:8", None, "http://[::1]:8");
-        check("tasks.example", Some("https"), "https://tasks.example");
-        check("a';reboot;'", None, "http://127.0.0.1:7000");
-        check("<script>", Some("javascript"), "http://127.0.0.1:7000");
+        let check = |options: &GatewayOptions, needs_token: bool| {
+            let document = openapi::document(options);
+            for call in TAGS.iter().flat_map(|tag| calls_with_tag(&document, tag)) {
+                let example = call.curl();
+                let url = example.split('\'').nth(1).unwrap();
+                let path = url.strip_prefix(SERVER).unwrap();
+                assert!(!path.contains("//") && !path.ends_with('/'), "{example}");
+                assert!(!path.contains('{'), "{example}");
+                let open = matches!(path, "/healthz" | "/readyz" | "/metrics");
+                assert_eq!(example.contains(CURL_TOKEN), needs_token && !open, "{example}");
+            }
+            let introduction = introduction(&document, true).0;
+            let expected = if needs_token { 2 } else { 0 };
+            assert_eq!(introduction.matches("$CONCLAVE_TOKEN_FILE").count(), expected);
+            assert!(!introduction.contains(TOKEN), "{introduction}");
+        };
+        check(&GatewayOptions::default(), false);
+        check(&with_tokens, true);
     }
 }

@@ -13,7 +13,7 @@ use model::{
 };
 use rpc::CallError;
 
-use super::components::{self, NoticeKind, UserText};
+use super::components::{self, NoticeKind, UserText, attribute_text};
 use super::format;
 use super::layout::{HtmlPage, Section};
 use super::list;
@@ -58,7 +58,8 @@ pub(crate) async fn live_executors(
     caller: Caller,
 ) -> Response {
     let rendering = gateway.clone();
-    live::live_response(gateway, quota, live::every(LIVE_INTERVAL), move || {
+    let turns = gateway.loading.clone();
+    live::live_response(gateway, quota, turns, live::every(LIVE_INTERVAL), move || {
         let (gateway, caller) = (rendering.clone(), caller.clone());
         async move {
             let executors = gateway.calls.executors().await?;
@@ -102,7 +103,8 @@ pub(crate) async fn live_executor(
     ExecutorPath(name): ExecutorPath,
 ) -> Response {
     let rendering = gateway.clone();
-    live::live_response(gateway, quota, live::every(LIVE_INTERVAL), move || {
+    let turns = gateway.loading.clone();
+    live::live_response(gateway, quota, turns, live::every(LIVE_INTERVAL), move || {
         let (gateway, caller, name) = (rendering.clone(), caller.clone(), name.clone());
         async move {
             let (executor, tasks) = read_one(&gateway, &caller, &name).await?;
@@ -204,7 +206,7 @@ fn list_of(executors: &[ExecutorState], caller: &Caller) -> Markup {
             li { b { (drained) } " drained" }
             li { b { (tasks) } " tasks in " b { (slots) } " slots" }
         }
-        table class="cards" {
+        table class="cards whole-words" {
             caption class="visually-hidden" { "Executors" }
             thead { tr {
                 th scope="col" { "Executor" } th scope="col" { "State" } th scope="col" { "Slots in use" }
@@ -221,7 +223,7 @@ fn row(executor: &ExecutorState, caller: &Caller) -> Markup {
     let ExecutorState { name, load, .. } = executor;
     html! {
         tr id={ "executor-" (name) } {
-            th scope="row" data-label="Executor" { a href=(link(name)) { (name) } }
+            th scope="row" class="name" data-label="Executor" title=(name) { a href=(link(name)) { (name) } }
             td data-label="State" {
                 (badges(executor))
                 @if let Some(drain) = &executor.drain { p { (drain_words(drain)) } }
@@ -229,8 +231,8 @@ fn row(executor: &ExecutorState, caller: &Caller) -> Markup {
             td data-label="Slots in use" { (slots(executor)) }
             td data-label="Load" { @if let Some(load) = load { (load_average(*load)) } @else { (not_known()) } }
             td data-label="Memory in use" { @if let Some(load) = load { (memory(*load)) } @else { (not_known()) } }
-            td data-label="Host" { (UserText(&executor.host)) }
-            td data-label="Version" { (UserText(&executor.version)) }
+            td class="name" data-label="Host" title=(attribute_text(&executor.host)) { (UserText(&executor.host)) }
+            td class="name" data-label="Version" title=(attribute_text(&executor.version)) { (UserText(&executor.version)) }
             td data-label="Since" class="tight" { (format::time(executor.since)) }
             td data-label="Last report" class="tight" { (format::time(executor.report_time)) }
             @if caller.may_operate() {

@@ -55,12 +55,10 @@ pub(super) fn duration(duration: Duration) -> String {
         format!("{seconds:.2} s")
     } else {
         let whole = duration.as_secs();
-        format!(
-            "{} h {:02} min {:02} s",
-            whole / 3600,
-            whole / 60 % 60,
-            whole % 60
-        )
+        let parts = [(whole / 3600, "h"), (whole / 60 % 60, "min"), (whole % 60, "s")];
+        let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+        let parts: Vec<_> = parts.map(|(number, unit)| format!("{number} {unit}")).collect();
+        parts.join(" ")
     }
 }
 
@@ -96,8 +94,16 @@ mod tests {
     fn values_are_readable() {
         assert_eq!(duration(Duration::from_micros(2903)), "2.9 ms");
         assert_eq!(duration(Duration::from_millis(1500)), "1.50 s");
-        assert_eq!(duration(Duration::from_secs(3725)), "1 h 02 min 05 s");
-        assert_eq!(duration(Duration::from_secs(60)), "60 s");
+        for (seconds, expected) in [
+            (60, "60 s"),
+            (120, "2 min"),
+            (221, "3 min 41 s"),
+            (3600, "1 h"),
+            (3725, "1 h 2 min 5 s"),
+            (90_005, "25 h 5 s"),
+        ] {
+            assert_eq!(duration(Duration::from_secs(seconds)), expected);
+        }
         assert_eq!(bytes(17), "17 bytes");
         assert_eq!(bytes(1), "1 byte");
         assert_eq!(bytes(1 << 30), "1 GiB");

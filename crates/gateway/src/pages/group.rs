@@ -1,5 +1,6 @@
 //! The page of one group, which follows the group while its tasks run.
 
+mod results;
 mod slowest;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,8 @@ use axum::response::{Redirect, Response};
 use futures::StreamExt;
 use maud::{Markup, html};
 use model::{GroupKey, GroupState, TaskQuery, TaskStatus};
+
+pub(crate) use self::results::{MAX_TABLES, group_results, group_results_csv, live_group_results};
 
 use self::slowest::Slowest;
 use super::components::{self, NoticeKind, UserText, notice};
@@ -29,8 +32,10 @@ use crate::request_quota::RequestQuota;
 
 /// The seconds after which a browser without scripts reloads the page of a group that is not done.
 const REFRESH_SECONDS: u32 = 5;
+
 pub(crate) async fn group(
     State(gateway): State<Arc<Gateway>>,
+    Extension(quota): Extension<RequestQuota>,
     caller: Caller,
     GroupPath(name): GroupPath,
     uri: Uri,
@@ -39,12 +44,18 @@ pub(crate) async fn group(
     let key = group_key(&caller, params::user_parameter(&parameters)?, name)?;
     let state = gateway.calls.group(key, None).await?;
     let slowest = Slowest::read(&gateway, &state.key).await?;
+    let is_judged = results::is_judged(&gateway, &quota, &state.key).await?;
     let title = format!("Group {}", state.key.group);
     let page = HtmlPage::new(&gateway, &title)
         .section(Section::Groups)
         .caller(&caller)
         .refresh_without_script((!state.is_done()).then_some(REFRESH_SECONDS));
-    Ok(page.respond(&details(&state, &slowest, &parameters)))
+    let content = html! {
+        h1 { "Group " (UserText(state.key.group.as_str())) }
+        @if is_judged { p { a class="button" href=(link_beneath("/groups", &state.key, "/results")) { "Results by case" } } }
+        (details(&state, &slowest, &parameters))
+    };
+    Ok(page.respond(&content))
 }
 
 pub(crate) async fn live_group(
@@ -66,7 +77,8 @@ pub(crate) async fn live_group(
         let gateway = gateway.clone();
         move || render_parts(gateway.clone(), key.clone(), latest.clone())
     };
-    Ok(live_response(gateway, quota, ticks.boxed(), render))
+    let turns = gateway.loading.clone();
+    Ok(live_response(gateway, quota, turns, ticks.boxed(), render))
 }
 
 /// The parts of the page for the latest state, or for a new one before the first event.
@@ -137,7 +149,6 @@ fn details(state: &GroupState, slowest: &Slowest, parameters: &[(String, String)
     let part =
         |name: &str, content: Markup| html! { div sse-swap=(name) hx-swap="morph:innerHTML" { (content) } };
     html! {
-        h1 { "Group " (UserText(state.key.group.as_str())) }
         (done_notice(parameters))
         div hx-ext="sse,morph" sse-connect=[live.as_deref()] sse-close=[live.as_ref().map(|_| END_EVENT)] {
             (part("summary", summary(state)))
@@ -310,7 +321,6 @@ mod tests {
         let shown = details(&running, &Slowest::default(), &[]).into_string();
         for expected in [
             "<progress value=\"3\" max=\"4\"",
-            "a&amp;b?",
             "about 10 s",
             "6.0 tasks per minute",
             "sse-connect=\"/live/groups/a%26b%3F?user=ada%20l\"",

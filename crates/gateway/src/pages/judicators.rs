@@ -46,7 +46,8 @@ pub(crate) async fn live_judicators(
     Extension(quota): Extension<RequestQuota>,
 ) -> Response {
     let rendering = gateway.clone();
-    live::live_response(gateway, quota, live::every(LIVE_INTERVAL), move || {
+    let turns = gateway.loading.clone();
+    live::live_response(gateway, quota, turns, live::every(LIVE_INTERVAL), move || {
         let gateway = rendering.clone();
         async move {
             let judicators = gateway.calls.judicators().await?;

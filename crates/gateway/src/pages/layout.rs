@@ -16,6 +16,7 @@ pub(super) enum Section {
     Run,
     Tasks,
     Groups,
+    Problems,
     Executors,
     Judicators,
     Overview,
@@ -51,10 +52,11 @@ pub(super) struct HtmlPage<'a> {
 
 impl Section {
     /// In the order of the navigation.
-    const ALL: [Section; 8] = [
+    const ALL: [Section; 9] = [
         Section::Run,
         Section::Tasks,
         Section::Groups,
+        Section::Problems,
         Section::Executors,
         Section::Judicators,
         Section::Overview,
@@ -67,6 +69,7 @@ impl Section {
             Section::Run => ("/run", "Run"),
             Section::Tasks => ("/", "Tasks"),
             Section::Groups => ("/groups", "Groups"),
+            Section::Problems => ("/problems", "Problems"),
             Section::Executors => ("/executors", "Executors"),
             Section::Judicators => ("/judicators", "Judicators"),
             Section::Overview => ("/overview", "Overview"),

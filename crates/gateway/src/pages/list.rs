@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{parse_query, query_pairs};
 use axum::extract::State;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 use model::{Labels, Language, Page, SortOrder, TaskCounts, TaskQuery};
@@ -20,6 +20,7 @@ use self::notice::ListNotice;
 use super::components;
 use super::format;
 use super::layout::{HtmlPage, Section};
+use super::server_address::ServerAddress;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params;
@@ -37,8 +38,7 @@ struct ListRequest {
     notice: Option<ListNotice>,
     /// Whether the caller may see the tasks of any user.
     sees_all_users: bool,
-    /// The server's address as the browser knows it.
-    host: Option<String>,
+    server: ServerAddress,
 }
 
 impl ListRequest {
@@ -53,19 +53,20 @@ impl ListRequest {
             !is_notice
         });
         for (name, value) in &mut pairs {
-            if matches!(name.as_str(), "from" | "until") {
-                filters::complete_time(value);
+            match name.as_str() {
+                "from" | "until" => filters::complete_time(value),
+                "label" => filters::complete_label(value),
+                _ => {}
             }
         }
         let mut query = parse_query(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
         query.limit = query.limit.min(PAGE_LENGTH);
         query.user = caller.user_to_search(query.user)?;
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
         Ok(ListRequest {
             query,
             notice,
             sees_all_users: caller.user_to_search(None)?.is_none(),
-            host: host.map(String::from),
+            server: ServerAddress::of(caller, headers, uri),
         })
     }
 }
@@ -159,7 +160,8 @@ pub(super) fn labels(labels: &Labels) -> Markup {
     let tasks = |key: &str, value: &str| format!("/?label={}", format::encode(&format!("{key}:{value}")));
     html! {
         @for (key, value) in labels.iter() {
-            a class="tag" href=(tasks(key, value)) { (components::UserText(&format!("{key}={value}"))) } " "
+            @let label = format!("{key}={value}");
+            a class="tag" href=(tasks(key, value)) title=(components::attribute_text(&label)) { (components::UserText(&label)) } " "
         }
     }
 }

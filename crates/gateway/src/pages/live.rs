@@ -3,6 +3,7 @@
 //! In the page, an element with `sse-connect` holds the connection, and elements with `sse-swap` show the parts.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use rpc::ChangeStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::gateway::Gateway;
+use crate::quota_pool::QuotaPool;
 use crate::request_error::RequestError;
-use crate::request_quota::RequestQuota;
+use crate::request_limits::counted_size;
+use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
 use crate::tasks::sse_response;
 
 /// After this time the stream ends, and the browser opens another one with fresh credentials.
@@ -42,10 +45,11 @@ pub(super) struct LiveParts {
 }
 
 /// Renders the parts at each tick, and sends those that have changed. A tick may be late or missing, and the first is
-/// immediate. An error skips a tick: the page keeps what it shows.
+/// immediate. An error skips a tick: the page keeps what it shows. While many pages are live, each waits for its turn.
 pub(super) fn live_response<R, F>(
     gateway: Arc<Gateway>,
     quota: RequestQuota,
+    turns: Arc<QuotaPool>,
     ticks: BoxStream<'static, ()>,
     render: R,
 ) -> Response
@@ -56,8 +60,8 @@ where
     let stop = gateway.stop.clone();
     let deadline = Instant::now() + MAX_STREAM_TIME;
     let state = LiveStream {
-        gateway,
         quota,
+        turns,
         ticks: stream::once(async {}).chain(ticks).boxed(),
         sent: HashMap::new(),
         ended: false,
@@ -87,11 +91,12 @@ where
 
 /// A stream of changed parts of one page.
 struct LiveStream {
-    gateway: Arc<Gateway>,
     quota: RequestQuota,
+    /// Permits for rendering.
+    turns: Arc<QuotaPool>,
     ticks: BoxStream<'static, ()>,
-    /// What the browser shows, by the name of the part.
-    sent: HashMap<&'static str, String>,
+    /// The hash of what the browser shows, by the name of the part.
+    sent: HashMap<&'static str, u64>,
     ended: bool,
     rests_until: Instant,
 }
@@ -101,27 +106,45 @@ impl LiveStream {
         &mut self,
         rendered: impl Future<Output = Result<LiveParts, RequestError>>,
     ) -> Vec<Event> {
-        // While many pages are live, each waits for its turn as other requests do.
-        let Ok(_permit) = self.gateway.acquire_load_permit(&self.quota).await else {
+        let turn = self.turns.acquire_within(QUOTA_WAIT_TIMEOUT, self.quota.key(), 1);
+        let Ok(_turn) = turn.await else {
             return vec![];
         };
         let Ok(LiveParts { parts, ended }) = rendered.await else {
             return vec![];
         };
+        let parts = parts.into_iter().map(|(name, markup)| {
+            let html = markup.into_string();
+            (name, hash(&html), html)
+        });
+        let changed: Vec<_> = parts
+            .filter(|(name, hash, _)| self.sent.get(name) != Some(hash))
+            .collect();
+        // They stay in memory while the browser does not read them.
+        let size = changed.iter().map(|(.., html)| html.len() as u64).sum();
+        let charge = self
+            .quota
+            .set_charge_within(QUOTA_WAIT_TIMEOUT, counted_size(size));
+        if charge.await.is_err() {
+            return vec![];
+        }
         self.ended = ended;
         let mut events = vec![];
-        for (name, markup) in parts {
-            let html = markup.into_string();
-            if self.sent.get(name) != Some(&html) {
-                events.push(part_event(name, &html));
-                self.sent.insert(name, html);
-            }
+        for (name, hash, html) in changed {
+            events.push(part_event(name, &html));
+            self.sent.insert(name, hash);
         }
         if ended {
             events.push(Event::default().event(END_EVENT).data("end"));
         }
         events
     }
+}
+
+fn hash(html: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    html.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Ticks when tasks have changed. If no judicator can say when, because all are of an earlier version, ticks in a slow

@@ -1,12 +1,56 @@
 //! The output of a task's steps on pages: what is there, and what comes while the task runs. `web/output.js` follows its end,
 //! wraps its lines and searches in it; `/live/tasks/ID` sends what comes.
 
+use std::ops::Range;
+
 use maud::{Markup, PreEscaped, html};
 use model::{CapturedOutput, OutputSource, StepName, StreamName, TaskId};
 
 use super::ansi::AnsiConverter;
 use super::components;
 use super::format;
+
+/// How much of a long text one page shows.
+pub(super) const MAX_PART_BYTES: u64 = 512 << 10;
+
+/// The part of a long text that a page shows, and where the other parts are.
+pub(super) struct TextPart<'a> {
+    /// The id of the element with the text.
+    pub(super) text_id: &'a str,
+    pub(super) shown: Range<u64>,
+    pub(super) size: u64,
+    /// The URL of the page that shows any part, but for its parameter `from`.
+    pub(super) page: &'a str,
+}
+
+impl TextPart<'_> {
+    /// Says what is shown, which is all that `web/output.js` searches in, and links to the rest.
+    pub(super) fn notice(&self) -> Markup {
+        let Range { start, end } = self.shown;
+        let size = self.size;
+        // A page that shows less than it could is followed by one that shows more.
+        let next = if end - start < MAX_PART_BYTES { start } else { end };
+        let page = |from: u64| format!("{}&from={from}", self.page);
+        html! {
+            @if self.shown != (0..size) {
+                p class="dim" data-output-partial=(self.text_id) {
+                    @if start == 0 { "Only the first " (format::bytes(end)) " of " (format::bytes(size)) " are shown and searched." }
+                    @else { "Shown and searched: " (format::bytes(start)) " to " (format::bytes(end)) " of " (format::bytes(size)) "." }
+                    @if start > 0 { " " a href=(page(start.saturating_sub(MAX_PART_BYTES))) { "Show what is before" } }
+                    @if end < size {
+                        " " a href=(page(next)) { "Show more" }
+                        @if size - next > MAX_PART_BYTES { " " a href=(page(size - MAX_PART_BYTES)) { "Show the end" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The URL of the page that shows a finished output in parts, but for its parameter `from`.
+pub(super) fn output_page(id: TaskId, source: OutputSource) -> String {
+    format!("/tasks/{id}/view?in={}", event_name(source))
+}
 
 /// The name of the live events with HTML of an output stream.
 pub(super) fn event_name(source: OutputSource) -> &'static str {
@@ -61,10 +105,7 @@ pub(super) fn output_view(id: TaskId, source: OutputSource, captured: Option<&Ca
                 (PreEscaped(format!("\n{shown}")))
             }
             @if let Some(captured) = captured && captured.blob.is_some() {
-                p class="dim" {
-                    "Only the first " (format::bytes(captured.head.len() as u64)) " are shown: "
-                    a href=(raw) { "get all " (format::bytes(captured.size)) }
-                }
+                (TextPart { text_id: &text_id, shown: 0..captured.head.len() as u64, size: captured.size, page: &output_page(id, source) }.notice())
             }
         }
     }
@@ -111,6 +152,18 @@ pub(super) fn text_view(id: &str, label: &str, bytes: &[u8]) -> Markup {
     }
 }
 
+/// Texts up to this length need no search.
+const SHORT_TEXT: usize = 1 << 10;
+
+/// As `text_view`, but a short text has no tools around it. For pages with several texts.
+pub(super) fn short_or_long_text(id: &str, label: &str, bytes: &[u8]) -> Markup {
+    if bytes.len() > SHORT_TEXT {
+        return text_view(id, label, bytes);
+    }
+    let html = AnsiConverter::convert(bytes);
+    html! { pre class="output-text" id=(id) tabindex="0" role="region" aria-label=(label) { (PreEscaped(format!("\n{html}"))) } }
+}
+
 /// The notice about scripts on the page of a task that runs.
 pub(super) fn without_script() -> Markup {
     html! {
@@ -146,11 +199,47 @@ mod tests {
         };
         let shown = output_view(id, STDOUT, Some(&captured)).into_string();
         assert!(shown.contains(">\ncaf</pre>"), "{shown}");
-        assert!(shown.contains("get all 70 KiB"), "{shown}");
+        assert!(
+            shown.contains("Only the first 4 bytes of 70 KiB are shown and searched."),
+            "{shown}"
+        );
+        assert!(
+            shown.contains(&format!(
+                "<a href=\"/tasks/{id}/view?in=execute-stdout&amp;from=0\">Show more</a>"
+            )),
+            "{shown}"
+        );
         assert!(!shown.contains("cut off"), "{shown}");
         captured.truncated = true;
         let shown = output_view(id, STDOUT, Some(&captured)).into_string();
         assert!(shown.contains("cut off: kept 70 KiB of more"), "{shown}");
+    }
+
+    #[test]
+    fn a_part_of_a_text_links_to_the_others() {
+        const PART: u64 = MAX_PART_BYTES;
+        let check = |shown: Range<u64>, size: u64, expected: &[(&str, u64)]| {
+            let part = TextPart {
+                text_id: "t",
+                shown,
+                size,
+                page: "/x?y",
+            };
+            let html = part.notice().into_string();
+            let links = expected
+                .iter()
+                .map(|(words, from)| format!("<a href=\"/x?y&amp;from={from}\">{words}</a>"));
+            assert_eq!(html.matches("<a").count(), expected.len(), "{html}");
+            links.for_each(|link| assert!(html.contains(&link), "{link}: {html}"));
+        };
+        let (before, more, end) = ("Show what is before", "Show more", "Show the end");
+        check(0..7, 7, &[]);
+        check(0..7, 100, &[(more, 0)]);
+        check(0..7, 3 * PART, &[(more, 0), (end, 2 * PART)]);
+        check(0..PART, 2 * PART, &[(more, PART)]);
+        check(0..PART, 3 * PART, &[(more, PART), (end, 2 * PART)]);
+        check(9..PART + 9, PART + 10, &[(before, 0), (more, PART + 9)]);
+        check(2 * PART..3 * PART, 3 * PART, &[(before, PART)]);
     }
 
     #[test]

@@ -103,7 +103,14 @@ pub(crate) async fn live_overview(
             })
         }
     };
-    Ok(live_response(gateway, quota, every(NUMBERS_INTERVAL), render))
+    let turns = gateway.loading.clone();
+    Ok(live_response(
+        gateway,
+        quota,
+        turns,
+        every(NUMBERS_INTERVAL),
+        render,
+    ))
 }
 
 fn span_links(chosen: HistorySpan) -> Markup {

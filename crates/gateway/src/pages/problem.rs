@@ -105,16 +105,19 @@ fn content(problem: &Problem, failed: &FailedRequest) -> Markup {
     let own = NextPath::of_request(&failed.uri);
     let sending = NextPath::of_sending_page(&failed.headers);
     let has_way_back = failed.headers.contains_key(header::REFERER) && sending != own;
+    let is_sign_in = failed.uri.path() == "/sign-in";
     let is_read = matches!(failed.method, Method::GET | Method::HEAD);
     html! {
         h1 { (problem.title) }
         p { (UserText(&problem.detail)) }
         p { (next_step(problem)) }
         ul {
-            @if problem.status == StatusCode::UNAUTHORIZED.as_u16() {
+            @if is_sign_in {
+                li { a href=(failed.uri.path_and_query().map_or("/sign-in", |path| path.as_str())) { "Sign in" } }
+            } @else if problem.status == StatusCode::UNAUTHORIZED.as_u16() {
                 li { a href=(own.sign_in_address()) { "Sign in" } }
             }
-            @if is_read && is_temporary(problem.status) { li { a href=(own.as_str()) { "Try again" } } }
+            @if is_read && is_temporary(problem.status) && !is_sign_in { li { a href=(own.as_str()) { "Try again" } } }
             @if has_way_back { li { a href=(sending.as_str()) { "Back to the page before" } } }
             li { a href="/" { "All tasks" } }
             li { a href=(problem.kind) { "About this problem" } }
@@ -148,7 +151,7 @@ fn next_step(problem: &Problem) -> &'static str {
         }
         416 => "Ask for the whole content, or for a range within it.",
         400 | 422 => "Go back, correct it, and send it again.",
-        429 => "Wait some seconds until your other requests are done, then try again.",
+        429 => "Wait some seconds, then try again.",
         503 => "Wait some seconds, then try again. If it stays so, tell the operator of this server.",
         _ => "Try again. If it happens again, tell the operator of this server the address and the time.",
     }

@@ -5,6 +5,7 @@ mod fill_in;
 mod form;
 mod problem;
 mod read;
+mod step_limits;
 mod view;
 mod words;
 
@@ -16,17 +17,18 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
-use model::{InvalidField, LanguageExample, LanguageName, TaskId};
+use model::{Content, InvalidField, LanguageExample, LanguageName, TaskId, ToolRequirement};
 use serde::Serialize;
 
-use self::commands::{ServerAddress, TaskCommands};
-use self::fill_in::{default_limits, limit_text};
-use self::form::{FormContent, FormFile, LIMITS, ReferredContent, RunForm};
+use self::commands::TaskCommands;
+use self::fill_in::limit_text;
+use self::form::{FormContent, FormFile, LIMITS, ReferredContent, RunForm, cases_of_uploads};
 use self::problem::FormProblem;
 use self::read::{ReceivedForm, read_form};
+use self::step_limits::{LimitSources, capacity_for};
 use self::view::RunView;
-use super::docs::server;
 use super::layout::{HtmlPage, Island, Section, StyleNonce};
+use super::server_address::ServerAddress;
 use crate::accept_header::accepts;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -35,11 +37,14 @@ use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
 use crate::tasks::{AcceptedTask, put_as_blob};
 
+pub(super) use words::quote_word;
+
 /// The languages and roots that the form offers.
 struct Choices {
     table: Vec<model::Language>,
     languages: Vec<api::Language>,
     roots: Vec<api::Root>,
+    executors: Vec<model::ExecutorState>,
 }
 
 impl Choices {
@@ -52,7 +57,26 @@ impl Choices {
             table,
             languages,
             roots,
+            executors,
         })
+    }
+
+    /// What the limits of a task in this language follow from.
+    fn limit_sources<'a>(
+        &self,
+        gateway: &'a Gateway,
+        language: Option<&'a model::Language>,
+    ) -> LimitSources<'a> {
+        let requires = ToolRequirement {
+            root: language.and_then(|row| row.root.clone()),
+            language: language.map(|row| row.name.clone()),
+            judge: None,
+        };
+        LimitSources {
+            policy: &gateway.options.limits,
+            language,
+            capacity: capacity_for(&self.executors, &requires),
+        }
     }
 
     fn row(&self, name: &str) -> Option<&model::Language> {
@@ -91,7 +115,7 @@ pub(crate) async fn run(
     caller: Caller,
     uri: Uri,
 ) -> Result<Response, RequestError> {
-    let parameters = params::known_parameters(&uri, &["language", "from"])?;
+    let parameters = params::known_parameters(&uri, &["language", "from", "problem"])?;
     let value = |name: &str| {
         let mut values = parameters
             .iter()
@@ -100,7 +124,7 @@ pub(crate) async fn run(
         values.next().map(|(_, value)| value.as_str())
     };
     let choices = Choices::load(&gateway).await?;
-    let filled = match (value("from"), value("language")) {
+    let mut filled = match (value("from"), value("language")) {
         (Some(id), _) => {
             let id: TaskId = id
                 .parse()
@@ -113,7 +137,7 @@ pub(crate) async fn run(
                 .as_ref()
                 .and_then(|name| choices.row(name.as_str()));
             FilledForm {
-                form: fill_in::from_task(&gateway, task, language).await,
+                form: fill_in::from_task(&gateway, task, choices.limit_sources(&gateway, language)).await,
                 task: Some(id),
                 ..FilledForm::default()
             }
@@ -130,6 +154,9 @@ pub(crate) async fn run(
             ..FilledForm::default()
         },
     };
+    if let Some(problem) = value("problem") {
+        filled.form.set("problem", problem);
+    }
     page(&gateway, &caller, &choices, &filled)
 }
 
@@ -151,10 +178,12 @@ fn page(
     filled: &FilledForm,
 ) -> Result<Response, RequestError> {
     let nonce = StyleNonce::random()?;
+    let chosen = choices.row(filled.form.get("language"));
     let content = RunView {
         gateway,
         languages: &choices.languages,
-        chosen: choices.row(filled.form.get("language")),
+        chosen,
+        default_limits: choices.limit_sources(gateway, chosen).defaults(),
         roots: &choices.roots,
         form: &filled.form,
         problem: filled.problem.as_ref(),
@@ -246,10 +275,7 @@ pub(crate) async fn show_commands(
     request: Request,
 ) -> Result<Response, RequestError> {
     let is_script = is_script(request.headers());
-    let server = ServerAddress {
-        url: server(request.headers(), request.uri()),
-        needs_token: gateway.options.tokens.is_some(),
-    };
+    let server = ServerAddress::of(&caller, request.headers(), request.uri());
     let mut received = match read_form(&gateway, request).await {
         Err(error) if is_script => return Ok(problem_for_script(&FormProblem::new(&error))),
         received => received?,
@@ -320,7 +346,35 @@ async fn keep_uploads(gateway: &Gateway, mut form: RunForm) -> Result<RunForm, R
             FormContent::Referred(referred) => form.input = Some(referred),
         }
     }
+    keep_case_uploads(gateway, &mut form).await?;
     Ok(form)
+}
+
+/// Puts uploaded cases into the form itself. Files that make no cases are what is wrong with the form, and are forgotten.
+async fn keep_case_uploads(gateway: &Gateway, form: &mut RunForm) -> Result<(), RequestError> {
+    let uploads = std::mem::take(&mut form.case_uploads);
+    if let [only] = uploads.as_slice()
+        && only.is_zip()
+    {
+        let hash = put_as_blob(gateway, only.bytes.clone()).await?;
+        form.cases_kept = Some(serde_json::json!({"zip": {"blob": hash.to_string()}}).to_string());
+        return Ok(());
+    }
+    let mut cases = cases_of_uploads(&uploads).unwrap_or_default();
+    for case in &mut cases {
+        for content in [Some(&mut case.input), case.answer.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            if let Content::Inline(bytes) = content
+                && bytes.len() > MAX_IN_FORM
+            {
+                *content = Content::Blob(put_as_blob(gateway, bytes.clone()).await?);
+            }
+        }
+    }
+    fill_in::set_cases(form, cases);
+    Ok(())
 }
 
 async fn content_in_form(gateway: &Gateway, bytes: bytes::Bytes) -> Result<FormContent, RequestError> {
@@ -350,8 +404,11 @@ pub(crate) async fn language_defaults(
     let choices = Choices::load(&gateway).await?;
     let not_found = || InvalidField::new("language", format!("'{name}' is not in the language table"));
     let row = choices.row(&name).ok_or_else(not_found)?;
-    let steps =
-        ["compile", "execute"].map(|step| (step, default_limits(&gateway.options.limits, Some(row), step)));
+    let defaults = choices.limit_sources(&gateway, Some(row)).defaults();
+    let steps = [
+        ("compile", defaults.compile.unwrap_or_default()),
+        ("execute", defaults.execute),
+    ];
     let limits = steps.iter().flat_map(|(step, limits)| {
         LIMITS.map(|limit| (format!("{step}.limits.{limit}"), limit_text(limits, limit)))
     });

@@ -15,7 +15,7 @@ use crate::gateway::Gateway;
 use crate::params;
 use crate::quota_key::QuotaKey;
 use crate::request_error::RequestError;
-use crate::sign_in::{self, NextPath, SignInCookie};
+use crate::sign_in::{self, CookieName, NextPath, SignInCookie};
 
 /// The limit for the body of the form: a token and a path.
 const MAX_FORM_BYTES: u64 = 32 << 10;
@@ -40,7 +40,7 @@ pub(crate) async fn submit_sign_in(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
 ) -> Result<Response, RequestError> {
-    let tls = sign_in::uses_tls(request.headers());
+    let cookie_name = CookieName::of(request.headers());
     let address = QuotaKey::from_extensions(request.extensions());
     let fields = read_form(request, MAX_FORM_BYTES).await?;
     let next = next_path(&fields);
@@ -51,7 +51,7 @@ pub(crate) async fn submit_sign_in(
     let (status, problem) = match sign_in::user_of_guess(&gateway.sign_ins, &address, tokens, token)? {
         Some(_) => {
             let cookie = SignInCookie::new(token, gateway.options.sign_in_time, sign_in::now());
-            if let Some(cookie) = cookie.set_header(tls) {
+            if let Some(cookie) = cookie.set_header(&cookie_name) {
                 return Ok(see_other(next.as_str(), Some(cookie)));
             }
             let problem = "Browsers do not keep a token as long as this one. Ask the operator of this server for a shorter one.";
@@ -78,7 +78,7 @@ pub(crate) async fn sign_out(State(gateway): State<Arc<Gateway>>, request: Reque
     };
     see_other(
         after,
-        SignInCookie::removal_header(sign_in::uses_tls(request.headers())),
+        SignInCookie::removal_header(&CookieName::of(request.headers())),
     )
 }
 
@@ -133,7 +133,8 @@ fn form_content(next: &NextPath, problem: Option<&str>) -> Markup {
     html! {
         h1 { "Sign in" }
         @if let Some(problem) = problem { div id="problem" class="notice bad" role="alert" { (problem) } }
-        form method="post" action="/sign-in" class="filters" {
+        // An error of the request leads back to its address.
+        form method="post" action=(next.sign_in_address()) class="filters" {
             input type="hidden" name="next" value=(next.as_str());
             // Password managers keep the token under this name.
             input type="text" name="username" value="Conclave" autocomplete="username" hidden;

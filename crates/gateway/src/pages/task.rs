@@ -1,5 +1,7 @@
 //! The page of one task: what it is, what has happened to it, what it wrote, and why it waits. It changes while the task runs.
 
+mod case;
+mod case_strip;
 mod files;
 mod live;
 mod preview;
@@ -20,14 +22,20 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use model::{Task, TaskStatus, TaskWait};
 
+pub(crate) use self::case::case;
+pub(super) use self::case::{CaseContents, StoredCase, hidden_notice};
+#[cfg(test)]
+pub(super) use self::case_strip::tests as case_strip_fixtures;
+pub(super) use self::case_strip::{case_link, mark};
 pub(crate) use self::live::live_task;
 pub(crate) use self::view::view_file;
 
+use self::case_strip::cases_section;
 use self::steps::StepView;
 use super::components::{self, NoticeKind, UserText};
 use super::layout::{HtmlPage, Section};
 use super::live::END_EVENT;
-use super::{format, groups, list, output_view};
+use super::{format, groups, judge_problems, list, output_view};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::{self, TaskPath};
@@ -144,6 +152,7 @@ fn live_part(task: &Task, wait: Option<&TaskWait>, view: LiveView) -> Markup {
                 div class={ "task-" (name) } sse-swap=(name) hx-swap="morph:innerHTML"
                     aria-live=[matches!(name, "status" | "waiting").then_some("polite")] { (part) }
             }
+            (cases_section(task))
             @for step in StepView::of(task) { (step.section(task, view)) }
             div sse-swap="files" hx-swap="morph:innerHTML" { (kept(task)) }
         }
@@ -165,11 +174,11 @@ fn kept(task: &Task) -> Markup {
 }
 
 fn status(task: &Task) -> Markup {
-    let reason = task.result.as_ref().and_then(|result| result.last_outcome());
+    let reason = task.result.as_ref().and_then(|result| result.reason());
     let cancel = format!("/tasks/{}/cancel", task.id);
     html! {
         div class="row" {
-            (components::status(task.status, reason.map(|outcome| outcome.reason)))
+            (components::status(task.status, reason))
             @if let Some(start) = task.start_time {
                 @let end = task.finish_time.or(task.report_time);
                 @if let Some(end) = end.filter(|_| task.status.is_done()) {
@@ -221,6 +230,10 @@ fn facts(task: &Task) -> Markup {
             dt { "Priority" } dd { (spec.priority) }
             @if let Some(language) = &spec.language { dt { "Language" } dd { a href="/languages" { (language) } } }
             @if let Some(root) = &spec.root { dt { "Root" } dd { (root) } }
+            @if let Some(judging) = &spec.judging { dt { "Check" } dd { (judge_problems::check_words(&judging.check)) } }
+            @if let Some(problem) = &spec.problem {
+                dt { "Problem" } dd { a href=(judge_problems::link(problem)) { (problem) } }
+            }
             @if let Some(key) = spec.group_key() {
                 dt { "Group" } dd { a href=(groups::link(&key)) { (UserText(key.group.as_str())) } }
             }

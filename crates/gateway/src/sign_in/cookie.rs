@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,9 +12,9 @@ use sha2::{Digest, Sha256};
 
 use super::uses_tls;
 
-/// With TLS, the prefix makes browsers refuse a cookie of this name that another host of the domain has set.
-const TLS_NAME: &str = "__Host-conclave";
-const PLAIN_NAME: &str = "conclave";
+const NAME: &str = "conclave";
+/// With TLS, the prefix makes browsers refuse a cookie of such a name that another host of the domain has set.
+const TLS_PREFIX: &str = "__Host-";
 
 /// Browsers ignore larger cookies.
 const MAX_COOKIE_BYTES: usize = 4096;
@@ -30,6 +31,30 @@ pub(crate) struct SignInCookie {
     lifetime: Duration,
 }
 
+/// The name of the cookie where a browser reaches this server. It has the port, because browsers send the cookies of a host
+/// to all its ports: a server on another one would sign the user out of this.
+pub(crate) struct CookieName {
+    name: String,
+    tls: bool,
+}
+
+impl CookieName {
+    /// For the browser that has sent a request with these headers.
+    pub(crate) fn of(headers: &HeaderMap) -> CookieName {
+        let tls = uses_tls(headers);
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let port = host.and_then(|host| host.port_u16());
+        let prefix = if tls { TLS_PREFIX } else { "" };
+        let port = port.map_or_else(String::new, |port| format!("-{port}"));
+        CookieName {
+            name: format!("{prefix}{NAME}{port}"),
+            tls,
+        }
+    }
+}
+
 impl SignInCookie {
     pub(crate) fn new(token: &str, lifetime: Duration, now: UnixTime) -> SignInCookie {
         // Browsers ignore fractions of a second and remove a cookie at once whose age is 0.
@@ -44,46 +69,52 @@ impl SignInCookie {
     }
 
     /// The value of `Set-Cookie`, if browsers would keep such a large cookie.
-    pub(crate) fn set_header(&self, tls: bool) -> Option<HeaderValue> {
+    pub(crate) fn set_header(&self, name: &CookieName) -> Option<HeaderValue> {
         let SignInCookie { value, lifetime } = self;
-        if name(tls).len() + value.len() > MAX_COOKIE_BYTES {
+        if name.name.len() + value.len() > MAX_COOKIE_BYTES {
             return None;
         }
-        HeaderValue::try_from(set_cookie(tls, value, *lifetime)).ok()
+        HeaderValue::try_from(set_cookie(name, value, *lifetime)).ok()
     }
 
     /// The value of `Set-Cookie` that makes the browser forget the cookie.
-    pub(crate) fn removal_header(tls: bool) -> Option<HeaderValue> {
-        HeaderValue::try_from(set_cookie(tls, "", Duration::ZERO)).ok()
+    pub(crate) fn removal_header(name: &CookieName) -> Option<HeaderValue> {
+        HeaderValue::try_from(set_cookie(name, "", Duration::ZERO)).ok()
     }
 
     /// The token in the cookie of a request, if the sign-in has not expired.
     pub(crate) fn token_from(headers: &HeaderMap, now: UnixTime) -> Option<String> {
-        let name = name(uses_tls(headers));
+        SignInCookie::valid_from(headers, now).map(|(token, _)| token)
+    }
+
+    /// When the sign-in of a request expires, if it has not.
+    pub(crate) fn expiry_from(headers: &HeaderMap, now: UnixTime) -> Option<UnixTime> {
+        SignInCookie::valid_from(headers, now).map(|(_, expiry)| expiry)
+    }
+
+    fn valid_from(headers: &HeaderMap, now: UnixTime) -> Option<(String, UnixTime)> {
+        let CookieName { name, .. } = CookieName::of(headers);
         let cookies = headers.get_all(header::COOKIE).into_iter();
         cookies
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
             .filter(|(found, _)| *found == name)
-            .find_map(|(_, value)| valid_token(value, now))
+            .find_map(|(_, value)| valid_parts(value, now))
     }
 }
 
-fn name(tls: bool) -> &'static str {
-    if tls { TLS_NAME } else { PLAIN_NAME }
-}
-
-fn set_cookie(tls: bool, value: &str, lifetime: Duration) -> String {
-    let secure = if tls { "; Secure" } else { "" };
+fn set_cookie(name: &CookieName, value: &str, lifetime: Duration) -> String {
+    let CookieName { name, tls } = name;
+    let secure = if *tls { "; Secure" } else { "" };
     format!(
-        "{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
-        name(tls),
+        "{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
         lifetime.as_secs()
     )
 }
 
-fn valid_token(value: &str, now: UnixTime) -> Option<String> {
+/// The token and the expiry.
+fn valid_parts(value: &str, now: UnixTime) -> Option<(String, UnixTime)> {
     let mut parts = value.splitn(3, '.');
     let (token, expiry, mac) = (parts.next()?, parts.next()?, parts.next()?);
     let token = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
@@ -91,7 +122,8 @@ fn valid_token(value: &str, now: UnixTime) -> Option<String> {
     let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
     // In the same time for each MAC, right or wrong.
     expiry_mac(&token, expiry).verify_slice(&mac).ok()?;
-    (now.0 < expiry.saturating_mul(1_000_000)).then_some(token)
+    let expiry = UnixTime(expiry.saturating_mul(1_000_000));
+    (now < expiry).then_some((token, expiry))
 }
 
 fn expiry_mac(token: &str, expiry: i64) -> Hmac<Sha256> {
@@ -109,8 +141,12 @@ mod tests {
     const NOW: UnixTime = UnixTime(1_800_000_000_000_000);
     const HOUR: Duration = Duration::from_secs(3600);
 
+    fn name(tls: bool) -> CookieName {
+        CookieName::of(&sent("", tls))
+    }
+
     fn set(token: &str, lifetime: Duration, tls: bool) -> String {
-        let header = SignInCookie::new(token, lifetime, NOW).set_header(tls);
+        let header = SignInCookie::new(token, lifetime, NOW).set_header(&name(tls));
         header.unwrap().to_str().unwrap().to_string()
     }
 
@@ -142,12 +178,28 @@ mod tests {
         let tls = set("0123456789abcdef", HOUR, true);
         assert!(tls.starts_with("__Host-conclave="), "{tls}");
         assert!(tls.ends_with("; Max-Age=3600; Secure"), "{tls}");
-        let removal = SignInCookie::removal_header(true).unwrap();
+        let removal = SignInCookie::removal_header(&name(true)).unwrap();
         assert_eq!(
             removal,
             "__Host-conclave=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0; Secure"
         );
         assert!(set("x", Duration::from_millis(3), false).ends_with("Max-Age=1"));
+    }
+
+    #[test]
+    fn servers_on_two_ports_of_a_host_have_cookies_of_their_own() {
+        let check = |host: &'static str, tls: bool, expected: &str| {
+            let mut headers = sent("", tls);
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            assert_eq!(CookieName::of(&headers).name, expected, "{host}");
+        };
+        check("localhost:7000", false, "conclave-7000");
+        check("localhost:7001", false, "conclave-7001");
+        check("[::1]:7001", false, "conclave-7001");
+        check("tasks.example", false, "conclave");
+        check("tasks.example", true, "__Host-conclave");
+        check("tasks.example:7443", true, "__Host-conclave-7443");
+        check("a b:x", false, "conclave");
     }
 
     #[test]
@@ -157,15 +209,25 @@ mod tests {
             assert_eq!(SignInCookie::token_from(&headers, NOW).as_deref(), Some(token));
         }
         let long = "x".repeat(2900);
-        assert!(SignInCookie::new(&long, HOUR, NOW).set_header(true).is_some());
+        assert!(
+            SignInCookie::new(&long, HOUR, NOW)
+                .set_header(&name(true))
+                .is_some()
+        );
         let too_long = "x".repeat(3100);
-        assert!(SignInCookie::new(&too_long, HOUR, NOW).set_header(true).is_none());
+        assert!(
+            SignInCookie::new(&too_long, HOUR, NOW)
+                .set_header(&name(true))
+                .is_none()
+        );
     }
 
     #[test]
     fn a_sign_in_expires_also_if_the_browser_keeps_the_cookie() {
         let headers = sent(pair(&set("0123456789abcdef", HOUR, false)), false);
         let valid = |after: Duration| SignInCookie::token_from(&headers, NOW.plus(after)).is_some();
+        assert_eq!(SignInCookie::expiry_from(&headers, NOW), Some(NOW.plus(HOUR)));
+        assert_eq!(SignInCookie::expiry_from(&headers, NOW.plus(HOUR)), None);
         assert!(valid(Duration::ZERO));
         assert!(valid(HOUR - Duration::from_millis(1)));
         assert!(!valid(HOUR));

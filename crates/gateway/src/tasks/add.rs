@@ -11,7 +11,7 @@ use super::get::load_within;
 use super::idempotency_key::IdempotencyKey;
 use super::multipart::{MultipartTask, read_multipart};
 use super::offload::offload;
-use super::prepare::{conflict_error, missing_blob_error, prepare};
+use super::prepare::{add_error, conflict_error, prepare};
 use super::task_response::task_response;
 use super::zip_unpacker::ZipUnpacker;
 use crate::body::{self, JSON};
@@ -27,8 +27,8 @@ use crate::request_quota::RequestQuota;
 /// over. With an `Idempotency-Key` or your own `id`, it is safe to send the request again: the response is the same
 /// task, and it is added only once.
 ///
-/// The parts of `multipart/form-data` are: `task`, the JSON without files; any number of files named `source` or `data`,
-/// each with its path as the file name; or one zip named `source_zip` or `data_zip`.
+/// The parts of `multipart/form-data` are: `task`, the JSON without files; any number of files named `source`, `data` or
+/// `cases`, each with its path as the file name; or one zip named `source_zip`, `data_zip` or `cases_zip`.
 #[utoipa::path(
     post,
     path = "/api/v1/tasks",
@@ -80,7 +80,7 @@ pub(crate) async fn add(
     let location = [(header::LOCATION, format!("/api/v1/tasks/{id}"))];
     let response = async {
         let loaded = load_within(&gateway, &quota, id, wait).await?;
-        task_response(&gateway, &quota, loaded).await
+        task_response(&gateway, &quota, &caller, loaded).await
     };
     let response = response
         .await
@@ -126,7 +126,7 @@ impl AcceptedTask {
             CallError::Conflict(id) => conflict_error(id, None, key.as_ref()),
             error => {
                 let specs: Vec<_> = specs.iter().map(|spec| (String::new(), spec)).collect();
-                missing_blob_error(error, &specs)
+                add_error(error, &specs)
             }
         })?;
         match added.iter().any(|added| added.existed) {

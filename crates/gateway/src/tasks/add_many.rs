@@ -11,7 +11,7 @@ use rpc::CallError;
 
 use super::idempotency_key::IdempotencyKey;
 use super::offload::offload;
-use super::prepare::{conflict_error, missing_blob_error, prepare};
+use super::prepare::{add_error, conflict_error, prepare, spelled_as_requested};
 use super::zip_unpacker::ZipUnpacker;
 use crate::body;
 use crate::caller::Caller;
@@ -71,7 +71,9 @@ pub(crate) async fn add_many(
     let specs = with_blobs(&adds);
     let added = gateway.calls.add(adds).await.map_err(|error| match error {
         // A judicator does not name the index in a batch of one task.
-        CallError::Invalid(invalid) if summaries.len() == 1 => within_task(invalid.into(), 0),
+        CallError::Invalid(invalid) if summaries.len() == 1 => {
+            within_task(spelled_as_requested(invalid).into(), 0)
+        }
         CallError::Conflict(id) => {
             let index = summaries.iter().position(|summary| summary.id == id);
             conflict_error(id, index, key.as_ref())
@@ -81,7 +83,7 @@ pub(crate) async fn add_many(
                 .iter()
                 .map(|(prefix, spec)| (prefix.clone(), spec))
                 .collect();
-            missing_blob_error(error, &specs)
+            add_error(error, &specs)
         }
     })?;
     update_summaries(&gateway, &caller, &mut summaries, &added).await?;
@@ -96,10 +98,7 @@ pub(crate) async fn add_many(
 
 /// Prefixes the field of an error with the index of the task.
 fn within_task(error: RequestError, index: usize) -> RequestError {
-    match error {
-        RequestError::Invalid(invalid) => invalid.within(&format!("tasks[{index}]")).into(),
-        other => other,
-    }
+    error.within(&format!("tasks[{index}]"))
 }
 
 fn refuse_duplicate_ids(adds: &[AddTask]) -> Result<(), InvalidField> {

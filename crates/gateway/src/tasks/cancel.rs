@@ -33,7 +33,7 @@ pub(crate) async fn cancel(
     TaskPath(id): TaskPath,
 ) -> Result<Response, RequestError> {
     let loaded = cancel_task(&gateway, &quota, &caller, id).await?;
-    let response = task_response(&gateway, &quota, loaded).await;
+    let response = task_response(&gateway, &quota, &caller, loaded).await;
     response.map_err(|error| error.after_effect(id, "cancelled"))
 }
 

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream::{BoxStream, StreamExt};
 use serde::Serialize;
 
+use super::case_events::{CompileStepOutput, case_events};
 use super::output_event_id::OutputEventId;
 use super::output_events::output_events;
 use crate::caller::Caller;
@@ -26,6 +27,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Server-sent events: `event: status` with the task's current status, then one for every change. The stream ends when
 /// the task is done. The `data` of each is an `Event` as JSON on one line. If an error ends the stream early,
 /// the last event is `event: problem`, whose `data` is a `Problem`.
+///
+/// Of a judged task, there are also events of type `case`, whose `data` is a `CaseEvent`: the verdict on a case, as soon as it
+/// is known. A second event for a case replaces the first.
 ///
 /// With `output`, there are also events of type `output`, whose `data` is an `Output`: what the steps write, while they
 /// write it. What was written before is sent first. Within an attempt, the offsets of each stream are contiguous; a new
@@ -61,16 +65,23 @@ pub(crate) async fn events(
         with_output = params::flag(&name, &value)?;
     }
     let last_id = OutputEventId::read(&headers)?.filter(|_| with_output);
+    // Errors that come later are events, so that of a task that does not exist comes first.
+    let loaded = gateway.load_task(&quota, gateway.calls.get(id, None)).await?;
+    let loaded = caller.check_owner(loaded)?;
+    // Another attempt begins again.
+    let last_id = last_id.filter(|last| last.attempt == loaded.task.attempt);
+    let is_judged = loaded.task.spec.judging.is_some();
+    drop(loaded);
+    if is_judged {
+        let output = match with_output {
+            true => CompileStepOutput::After(last_id),
+            false => CompileStepOutput::Without,
+        };
+        return Ok(sse_response(case_events(gateway, quota, id, output).boxed()));
+    }
     if with_output {
-        // Its errors are events, except that of a task that does not exist.
-        let loaded = gateway.load_task(&quota, gateway.calls.get(id, None)).await?;
-        let loaded = caller.check_owner(loaded)?;
-        // Another attempt begins again.
-        let last_id = last_id.filter(|last| last.attempt == loaded.task.attempt);
-        drop(loaded);
         return Ok(sse_response(output_events(gateway, quota, id, last_id).boxed()));
     }
-    caller.require_owner(&gateway, &quota, id).await?;
     let stop = gateway.stop.clone();
     let permit = gateway.acquire_load_permit(&quota).await?;
     let events = gateway.calls.events(id).await?;

@@ -1,9 +1,8 @@
 //! All tasks that match a search as a file, which is written while it is sent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::{ExportedTask, Task, TaskExportFormat, parse_export_query};
+use api::{ExportedTask, TaskExportFormat, parse_export_query};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -21,6 +20,7 @@ use crate::params;
 use crate::request_error::RequestError;
 use crate::request_limits::counted_size;
 use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
+use crate::task_json::{EncodedCaseResults, task_json};
 use crate::task_loading::run_in_own_task;
 
 /// How many tasks one call to a judicator finds.
@@ -80,6 +80,7 @@ pub(crate) async fn export(
             ExportedTasks {
                 gateway,
                 quota,
+                caller,
                 query,
             },
             first,
@@ -104,6 +105,7 @@ pub(crate) async fn export(
 struct ExportedTasks {
     gateway: Arc<Gateway>,
     quota: RequestQuota,
+    caller: Caller,
     query: TaskQuery,
 }
 
@@ -164,9 +166,10 @@ impl ExportedTasks {
 
     /// The line of one task; empty if the task was removed meanwhile.
     async fn line(&self, summary: TaskSummary, format: TaskExportFormat) -> Result<Bytes, RequestError> {
-        let write = move |task: &model::Task| {
-            let task = Task::from(task.clone());
-            match format {
+        let caller = self.caller.clone();
+        let write = move |task: model::Task, results: EncodedCaseResults| {
+            let task = task_json(&caller, task, &results)?;
+            Ok(match format {
                 TaskExportFormat::Jsonl => {
                     // Writing a task cannot fail.
                     let mut line = serde_json::to_vec(&task).unwrap_or_default();
@@ -174,12 +177,13 @@ impl ExportedTasks {
                     line
                 }
                 TaskExportFormat::Csv => ExportedTask::from(task).to_csv_row().into_bytes(),
-            }
+            })
         };
         let loaded = self
             .gateway
-            .load_for_body(&self.quota, (summary.id, Duration::ZERO), write)
-            .await;
+            .load_with_results_for_body(&self.quota, summary.id, write)
+            .await
+            .and_then(|line| line);
         match loaded {
             Ok(line) => {
                 let size = counted_size(line.len() as u64);

@@ -49,7 +49,8 @@ pub(crate) async fn get(
         caller.require_owner(&gateway, &quota, id).await?;
     }
     let loaded = load_within(&gateway, &quota, id, wait).await?;
-    task_response(&gateway, &quota, caller.check_owner(loaded)?).await
+    let loaded = caller.check_owner(loaded)?;
+    task_response(&gateway, &quota, &caller, loaded).await
 }
 
 /// Loads a task when it is done or the wait is over. The wait also ends when the gateway stops.

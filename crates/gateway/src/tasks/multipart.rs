@@ -1,6 +1,6 @@
 //! A task as `multipart/form-data`: one part for the JSON, and one part for each file or zip.
 
-use api::{FilesOrZip, NewTask};
+use api::{CasesOrFiles, FilesOrZip, NewTask};
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::StatusCode;
@@ -14,7 +14,15 @@ use crate::quota_pool::QuotaExceeded;
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
 
-const PARTS: [&str; 5] = ["task", "source", "data", "source_zip", "data_zip"];
+const PARTS: [&str; 7] = [
+    "task",
+    "source",
+    "data",
+    "cases",
+    "source_zip",
+    "data_zip",
+    "cases_zip",
+];
 
 /// A task as a form: its JSON without files, and its files as parts.
 #[derive(ToSchema)]
@@ -28,12 +36,18 @@ pub(super) struct MultipartTask {
     /// Data files. The file name of each part is its path in `data/`.
     #[schema(required = false)]
     data: Vec<api::schema::Bytes>,
+    /// The inputs and answers of cases: `NAME.in` with `NAME.ans` or `NAME.out`. The file name of each part is its path.
+    #[schema(required = false)]
+    cases: Vec<api::schema::Bytes>,
     /// A zip with all source files, instead of single source files.
     #[schema(required = false)]
     source_zip: api::schema::Bytes,
     /// A zip with all data files, instead of single data files.
     #[schema(required = false)]
     data_zip: api::schema::Bytes,
+    /// A zip with the inputs and answers of all cases, instead of single ones.
+    #[schema(required = false)]
+    cases_zip: api::schema::Bytes,
 }
 
 /// Starts to read a form. Its body is charged to the quota of the request and ends with an error at the limit for bodies.
@@ -65,8 +79,10 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
             "task" => task = Some(part.bytes),
             "source" => attached.source.push(part)?,
             "data" => attached.data.push(part)?,
+            "cases" => attached.cases.push(part)?,
             "source_zip" => attached.source.set_zip(part)?,
             "data_zip" => attached.data.set_zip(part)?,
+            "cases_zip" => attached.cases.set_zip(part)?,
             other => return Err(unknown_part(other).into()),
         }
     }
@@ -80,6 +96,18 @@ pub(super) async fn read_multipart(gateway: &Gateway, request: Request) -> Resul
     let mut task: NewTask = body::parse_body(&quota, task, api::parse_json).await?;
     task.source = attached.source.merge("source", task.source)?;
     task.data = attached.data.merge("data", task.data)?;
+    if !attached.cases.is_empty() {
+        let in_json = match task.cases {
+            None => FilesOrZip::default(),
+            Some(CasesOrFiles::Files(files)) => files,
+            Some(CasesOrFiles::Listed(_)) => {
+                let problem = "are given as a list and as files; choose one";
+                return Err(InvalidField::new("cases", problem).into());
+            }
+        };
+        let merged = attached.cases.merge("cases", in_json)?;
+        task.cases = Some(CasesOrFiles::Files(merged));
+    }
     Ok(task)
 }
 
@@ -131,9 +159,10 @@ impl FormPart {
 struct AttachedFiles {
     source: FieldAttachments,
     data: FieldAttachments,
+    cases: FieldAttachments,
 }
 
-/// The form parts of a new task for one of its fields `source` and `data`: single files, or one zip.
+/// The form parts of a new task for one of its fields `source`, `data` and `cases`: single files, or one zip.
 #[derive(Default)]
 struct FieldAttachments {
     files: Vec<(WorkspacePath, Bytes)>,
@@ -141,6 +170,10 @@ struct FieldAttachments {
 }
 
 impl FieldAttachments {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.zip.is_none()
+    }
+
     fn push(&mut self, part: FormPart) -> Result<(), InvalidField> {
         let FormPart { name, path, bytes } = part;
         let path = path.ok_or_else(|| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use model::{AddTask, BlobHash, Content, TaskSpec};
+use model::{AddTask, BlobHash, Content, JudgeProblem, TaskSpec};
 use rpc::{ByteStream, CallError};
 
 use crate::gateway::Gateway;
@@ -18,6 +18,8 @@ type BlobContents = BTreeMap<BlobHash, Bytes>;
 /// If the contents of a task exceed this together, all contents larger than `TINY` become blobs.
 const TASK_LIMIT: u64 = 1 << 20;
 const TINY: u64 = 1 << 10;
+/// The length of the hash that stands for a content, so that a smaller one gains nothing as a blob.
+const HASH_TEXT: u64 = 64;
 
 /// The size of the chunks in which a blob is sent.
 const CHUNK: usize = 256 << 10;
@@ -47,6 +49,25 @@ pub(super) async fn offload(
     Ok(adds)
 }
 
+/// Moves the contents of a problem to blobs, because each of its tasks names them all.
+pub(crate) async fn offload_problem(
+    gateway: &Gateway,
+    quota: &RequestQuota,
+    mut problem: JudgeProblem,
+) -> Result<JudgeProblem, RequestError> {
+    let quota = quota.clone();
+    let (problem, blobs) = tokio::task::spawn_blocking(move || {
+        let _quota = quota;
+        let mut blobs = BlobContents::new();
+        extract_larger(problem.judging.contents_mut(), HASH_TEXT, &mut blobs);
+        (problem, blobs)
+    })
+    .await
+    .map_err(|_| RequestError::Panicked)?;
+    put_missing_or_damaged(gateway, blobs).await?;
+    Ok(problem)
+}
+
 /// Stores bytes as a blob, unless it is there.
 pub(crate) async fn put_as_blob(gateway: &Gateway, bytes: Bytes) -> Result<BlobHash, RequestError> {
     let hashing = bytes.clone();
@@ -59,6 +80,9 @@ pub(crate) async fn put_as_blob(gateway: &Gateway, bytes: Bytes) -> Result<BlobH
 /// Puts blobs that are missing or damaged. A store may not have noticed yet that a blob is damaged, and the bytes to
 /// repair it are here.
 async fn put_missing_or_damaged(gateway: &Gateway, blobs: BlobContents) -> Result<(), RequestError> {
+    if blobs.is_empty() {
+        return Ok(());
+    }
     let known = gateway.calls.has_blobs(blobs.keys().copied().collect()).await?;
     for ((hash, bytes), known) in blobs.into_iter().zip(known) {
         if known.is_none() || !is_intact(gateway, hash).await? {
@@ -104,10 +128,10 @@ fn extract(spec: &mut TaskSpec, limit: u64, blobs: &mut BlobContents) {
     } else {
         limit
     };
-    let files = spec.source.values_mut().chain(spec.data.values_mut());
-    let contents = files
-        .map(|file| &mut file.content)
-        .chain(std::iter::once(&mut spec.execute.input));
+    extract_larger(spec.contents_mut(), limit, blobs);
+}
+
+fn extract_larger<'a>(contents: impl Iterator<Item = &'a mut Content>, limit: u64, blobs: &mut BlobContents) {
     for content in contents {
         if let Content::Inline(bytes) = content
             && bytes.len() as u64 > limit
@@ -124,6 +148,7 @@ mod tests {
     use model::{StepCommand, TaskFile, UserName, WorkspacePath};
 
     use super::*;
+    use crate::fake_judging::judging;
 
     fn spec(sizes: &[usize], input: usize) -> TaskSpec {
         let file = |(index, size): (usize, &usize)| {
@@ -158,6 +183,19 @@ mod tests {
         check(&[101, 1], 0, 1, 1);
         check(&[101, 101], 101, 3, 1);
         check(&[], 101, 1, 1);
+    }
+
+    #[test]
+    fn contents_of_cases_and_checkers_become_blobs() {
+        let mut spec = spec(&[], 0);
+        spec.judging = Some(judging());
+        let mut blobs = BlobContents::new();
+        assert!(is_large(&spec, 10));
+        extract(&mut spec, 10, &mut blobs);
+        assert!(spec.contents().all(|content| content.inline_len() <= 10));
+        // Input, answer and file of two cases, and the source of the checker.
+        assert_eq!(blobs.len(), 7);
+        assert!(blobs.values().any(|content| content == "answer of secret"));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) struct OutputPiece {
 }
 
 impl OutputPiece {
-    fn event(self) -> Event {
+    pub(super) fn event(self) -> Event {
         let event = api::OutputEvent {
             attempt: self.attempt.0,
             step: self.source.step,

@@ -1,10 +1,11 @@
 //! Builds the request to the judicator from the task in an HTTP request.
 
 use api::NewTask;
-use model::{AddTask, BlobHash, Content, InvalidField, TaskFile, TaskFiles, TaskId, TaskSpec, WorkspacePath};
+use model::{AddTask, BlobHash, Content, InvalidField, Judging, TaskFiles, TaskId, TaskSpec, WorkspacePath};
 use rpc::CallError;
 
 use super::idempotency_key::{self, IdempotencyKey};
+use super::requested_judging::RequestedJudging;
 use super::zip_unpacker::ZipUnpacker;
 use crate::caller::Caller;
 use crate::request_error::RequestError;
@@ -28,6 +29,12 @@ pub(super) async fn prepare(
         data,
         compile,
         execute,
+        cases,
+        check,
+        interact,
+        stop,
+        groups,
+        problem,
         keep,
         labels,
         group,
@@ -49,10 +56,18 @@ pub(super) async fn prepare(
         }
         (None, None) => TaskId(uuid::Uuid::now_v7()),
     };
-    let mut source = unpacker.unpack_files("source", source).await?;
     let names_source_code = source_code.is_some();
-    if let Some(content) = source_code {
-        add_source_code(&mut source, content)?;
+    let source = unpacker.unpack_source(source_code, source).await?;
+    let judging = RequestedJudging {
+        cases,
+        check,
+        interact,
+        stop,
+        groups,
+    };
+    let judging = judging.unpack(unpacker).await?;
+    if let Some(name) = &problem {
+        judging.refuse_beside_problem(name)?;
     }
     let spec = TaskSpec {
         user,
@@ -63,6 +78,8 @@ pub(super) async fn prepare(
         execute: execute.into(),
         source,
         data: unpacker.unpack_files("data", data).await?,
+        judging: judging.into_judging()?,
+        problem,
         keep,
         labels,
         group,
@@ -75,20 +92,6 @@ pub(super) async fn prepare(
         names_source_code,
         wait_for_executor,
     })
-}
-
-/// Adds the lone source file under the path that stands for the language's own name.
-fn add_source_code(source: &mut TaskFiles, content: Content) -> Result<(), InvalidField> {
-    let path = WorkspacePath::new(AddTask::SOURCE_CODE)
-        .map_err(|error| InvalidField::new(AddTask::SOURCE_CODE, error.to_string()))?;
-    let executable = false;
-    match source.insert(path, TaskFile { content, executable }) {
-        None => Ok(()),
-        Some(_) => Err(InvalidField::new(
-            AddTask::SOURCE_CODE,
-            "is given, and source has a file of that name; rename the file",
-        )),
-    }
 }
 
 /// The error for an id that exists already, with the same text for the caller's and for another user's task.
@@ -107,10 +110,13 @@ pub(super) fn conflict_error(id: TaskId, index: Option<usize>, key: Option<&Idem
     RequestError::Conflict { field, id, remedy }
 }
 
-/// The error for a blob that a task refers to and that does not exist: status 422 with the field, not 404.
-pub(super) fn missing_blob_error(error: CallError, specs: &[(String, &TaskSpec)]) -> RequestError {
-    let CallError::NoBlob(missing) = error else {
-        return error.into();
+/// The error of a call that adds tasks, with the field as the request spells it. That of a blob that does not exist has status
+/// 422, not 404.
+pub(super) fn add_error(error: CallError, specs: &[(String, &TaskSpec)]) -> RequestError {
+    let missing = match error {
+        CallError::NoBlob(missing) => missing,
+        CallError::Invalid(invalid) => return spelled_as_requested(invalid).into(),
+        other => return other.into(),
     };
     let named = specs.iter().find_map(|(prefix, spec)| {
         field_with_blob(spec, missing).map(|field| format!("{prefix}{field}.blob"))
@@ -129,13 +135,56 @@ fn field_with_blob(spec: &TaskSpec, blob: BlobHash) -> Option<String> {
     within("source", &spec.source)
         .or_else(|| within("data", &spec.data))
         .or_else(|| named(&spec.execute.input).then(|| "execute.input".to_string()))
+        .or_else(|| field_of_judging(spec.judging.as_ref()?, blob))
+}
+
+/// The judicator checks a program that judges like a task of its own. In a request, it has no `execute`: the fields of that step
+/// are its own.
+pub(crate) fn spelled_as_requested(invalid: InvalidField) -> InvalidField {
+    let spelled = ["check", "interact"].into_iter().find_map(|program| {
+        let (before, after) = invalid.field.split_once(&format!("{program}.execute."))?;
+        // In a batch, the task comes first.
+        let is_whole = before.is_empty() || before.ends_with("].");
+        is_whole.then(|| format!("{before}{program}.{after}"))
+    });
+    match spelled {
+        Some(field) => InvalidField { field, ..invalid },
+        None => invalid,
+    }
+}
+
+/// The field of the cases or of the program that judges.
+pub(crate) fn field_of_judging(judging: &Judging, blob: BlobHash) -> Option<String> {
+    let named = |content: &Content| content.blob() == Some(blob);
+    let file_of = |files: &TaskFiles| {
+        let found = files.iter().find(|(_, file)| named(&file.content));
+        found.map(|(path, _)| path.to_string())
+    };
+    let cases = judging.cases.iter().enumerate();
+    let in_cases = cases.filter_map(|(index, case)| {
+        let member = match () {
+            () if named(&case.input) => "input".to_string(),
+            () if case.answer.as_ref().is_some_and(named) => "answer".to_string(),
+            () => format!("files.{}", file_of(&case.files)?),
+        };
+        Some(format!("cases[{index}].{member}"))
+    });
+    let program = || {
+        judging
+            .check
+            .program()
+            .and_then(|program| file_of(&program.source))
+    };
+    let in_program = || program().map(|path| format!("{}.source.{path}", judging.program_field()));
+    in_cases.into_iter().next().or_else(in_program)
 }
 
 #[cfg(test)]
 mod tests {
-    use model::{StepCommand, UserName};
+    use model::{StepCommand, TaskFile, UserName};
 
     use super::*;
+    use crate::fake_judging::judging;
 
     #[test]
     fn the_error_for_a_missing_blob_names_its_field() {
@@ -146,11 +195,60 @@ mod tests {
         };
         let mut spec = TaskSpec::new(UserName::new("ada").unwrap(), StepCommand::Shell("true".into()));
         spec.data = [(WorkspacePath::new("big.bin").unwrap(), file)].into();
-        let error = missing_blob_error(CallError::NoBlob(blob), &[("tasks[3].".into(), &spec)]);
+        let error = add_error(CallError::NoBlob(blob), &[("tasks[3].".into(), &spec)]);
         assert_eq!(
             error.problem().field.as_deref(),
             Some("tasks[3].data.big.bin.blob")
         );
         assert_eq!(error.problem().status, 422);
+    }
+
+    #[test]
+    fn the_error_for_a_missing_blob_names_its_place_in_the_judging() {
+        let blob = BlobHash([7; 32]);
+        let check = |change: fn(&mut Judging, Content), expected: &str| {
+            let mut judging = judging();
+            change(&mut judging, Content::Blob(blob));
+            assert_eq!(field_of_judging(&judging, blob).as_deref(), Some(expected));
+        };
+        check(|judging, blob| judging.cases[1].input = blob, "cases[1].input");
+        check(
+            |judging, blob| judging.cases[0].answer = Some(blob),
+            "cases[0].answer",
+        );
+        check(
+            |judging, blob| {
+                judging.cases[1]
+                    .files
+                    .values_mut()
+                    .for_each(|file| file.content = blob.clone());
+            },
+            "cases[1].files.extra",
+        );
+        let in_program = |judging: &mut Judging, blob: Content| {
+            let program = judging.check.program_mut().unwrap();
+            program
+                .source
+                .values_mut()
+                .for_each(|file| file.content = blob.clone());
+        };
+        check(in_program, "check.source.check.py");
+        assert_eq!(field_of_judging(&judging(), blob), None);
+    }
+
+    #[test]
+    fn errors_spell_fields_as_the_request_does() {
+        let check = |field: &str, expected: &str| {
+            assert_eq!(
+                spelled_as_requested(InvalidField::new(field, "x")).field,
+                expected
+            );
+        };
+        check("check.execute.command", "check.command");
+        check("interact.execute.limits.cpu", "interact.limits.cpu");
+        check("tasks[7].check.execute.args[0]", "tasks[7].check.args[0]");
+        check("execute.command", "execute.command");
+        check("check.language", "check.language");
+        check("source.check.execute.py", "source.check.execute.py");
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn retry(
         RequestError::Call(CallError::Conflict(id)) => conflict_error(id, None, key.as_ref()),
         other => other,
     })?;
-    let response = task_response(&gateway, &quota, added).await;
+    let response = task_response(&gateway, &quota, &caller, added).await;
     let response = response.map_err(|error| error.after_effect(new_id, "added"))?;
     let location = [(header::LOCATION, format!("/api/v1/tasks/{new_id}"))];
     Ok((StatusCode::CREATED, location, response).into_response())

@@ -8,11 +8,13 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use model::Content;
 
+use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::quota_pool::QuotaExceeded;
 use crate::request_error::RequestError;
 use crate::request_limits::{counted_size, response_size};
 use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
+use crate::task_json::{EncodedCaseResults, task_json};
 use crate::task_loading::LoadedTask;
 
 /// Tasks of this size are serialized on a blocking thread, as they would delay other requests on the async thread.
@@ -21,21 +23,27 @@ const LARGE_TASK: u64 = 256 << 10;
 /// The usual size of a kept file in the JSON of a task: its path and its hash.
 const KEPT_FILE_BYTES: usize = 200;
 
+/// The usual size of a case in the JSON of a task, without its contents: its name, the hashes of its blobs, and its outcome.
+const CASE_BYTES: usize = 800;
+
 /// Writes a task as JSON and charges the response. If the memory quota is used up, it drops the task, waits for memory,
 /// and loads the task again.
 pub(super) async fn task_response(
     gateway: &Gateway,
     quota: &RequestQuota,
+    caller: &Caller,
     loaded: LoadedTask,
 ) -> Result<Response, RequestError> {
     let id = loaded.task.id;
-    let size = match write_if_quota_allows(quota, loaded).await? {
+    let results = EncodedCaseResults::load(gateway, &loaded.task).await?;
+    let size = match write_if_quota_allows(quota, caller, loaded, results).await? {
         Ok(response) => return Ok(response),
         Err(NoMemoryQuota { size, .. }) => size,
     };
     quota.set_charge_within(QUOTA_WAIT_TIMEOUT, size).await?;
     let loaded = gateway.load_task(quota, gateway.calls.get(id, None)).await?;
-    let written = write_if_quota_allows(quota, loaded).await?;
+    let results = EncodedCaseResults::load(gateway, &loaded.task).await?;
+    let written = write_if_quota_allows(quota, caller, loaded, results).await?;
     // Fails only if the task has grown in the meantime.
     Ok(written.map_err(|NoMemoryQuota { exceeded, .. }| exceeded)?)
 }
@@ -48,27 +56,30 @@ struct NoMemoryQuota {
 
 async fn write_if_quota_allows(
     quota: &RequestQuota,
+    caller: &Caller,
     loaded: LoadedTask,
+    results: EncodedCaseResults,
 ) -> Result<Result<Response, NoMemoryQuota>, RequestError> {
     let LoadedTask { task, permit } = loaded;
-    if inline_size(&task) < LARGE_TASK {
+    if inline_size(&task) + results.len() < LARGE_TASK {
         // Small enough to be charged after it is written.
-        let response = Json(Task::from(task)).into_response();
+        let response = Json(task_json(caller, task, &results)?).into_response();
         let size = response_size(&response);
         let charged = quota.set_charge(size);
         return Ok(charged
             .map(|()| response)
             .map_err(|exceeded| NoMemoryQuota { size, exceeded }));
     }
-    let quota = quota.clone();
+    let (quota, caller) = (quota.clone(), caller.clone());
     let writing = move || {
         // The thread continues after the client has closed the connection, so it holds the permits itself.
         let _permit = permit;
-        write_large(&quota, &Task::from(task))
+        let task = task_json(&caller, task, &results)?;
+        Ok(write_large(&quota, &task))
     };
     tokio::task::spawn_blocking(writing)
         .await
-        .map_err(|_| RequestError::Panicked)
+        .unwrap_or(Err(RequestError::Panicked))
 }
 
 /// Serializes the task twice: first to get its size, which is charged before the buffer is allocated.
@@ -109,5 +120,7 @@ fn inline_size(task: &model::Task) -> u64 {
         .flat_map(|result| result.outputs().map(|output| output.head.len()))
         .sum();
     let kept: usize = result.map(|result| result.files.len() * KEPT_FILE_BYTES).sum();
-    task.spec.command_bytes() + files + (outputs + kept) as u64
+    let judging = task.spec.judging.iter();
+    let cases: usize = judging.map(|judging| judging.cases.len() * CASE_BYTES).sum();
+    task.spec.command_bytes() + files + (outputs + kept + cases) as u64
 }

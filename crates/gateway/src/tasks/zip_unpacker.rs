@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use api::FilesOrZip;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
-use model::{BlobHash, Content, InvalidField};
+use model::{AddTask, BlobHash, Content, InvalidField, TaskFile, TaskFiles, WorkspacePath};
 use rpc::CallError;
 use tokio_util::sync::CancellationToken;
 
@@ -22,17 +22,17 @@ const MAX_FILES_PER_REQUEST: usize = 200_000;
 
 /// Unpacks the zips of one request that adds tasks to the gateway, within limits for all of them together. The unpacked
 /// files are charged to the request, which keeps them in memory until they are offloaded.
-pub(super) struct ZipUnpacker<'a> {
+pub(crate) struct ZipUnpacker<'a> {
     gateway: &'a Gateway,
     quota: &'a RequestQuota,
     bytes_left: u64,
     files_left: usize,
     /// The files of the zips that were unpacked from blobs: many tasks of a batch may use the same zip.
-    unpacked_blobs: HashMap<BlobHash, model::TaskFiles>,
+    unpacked_blobs: HashMap<BlobHash, TaskFiles>,
 }
 
 impl<'a> ZipUnpacker<'a> {
-    pub(super) fn new(gateway: &'a Gateway, quota: &'a RequestQuota) -> ZipUnpacker<'a> {
+    pub(crate) fn new(gateway: &'a Gateway, quota: &'a RequestQuota) -> ZipUnpacker<'a> {
         ZipUnpacker {
             gateway,
             quota,
@@ -45,9 +45,9 @@ impl<'a> ZipUnpacker<'a> {
     /// The files of one field, unpacked if they are a zip.
     pub(super) async fn unpack_files(
         &mut self,
-        field: &'static str,
+        field: &str,
         files: FilesOrZip,
-    ) -> Result<model::TaskFiles, RequestError> {
+    ) -> Result<TaskFiles, RequestError> {
         let zip = match files {
             FilesOrZip::ByPath(files) => return Ok(files),
             FilesOrZip::Zip(zip) => zip,
@@ -65,9 +65,32 @@ impl<'a> ZipUnpacker<'a> {
         Ok(files)
     }
 
+    /// The source files of a task or of a program that judges. A lone one without a name is stored under the path that stands
+    /// for the language's own name.
+    pub(super) async fn unpack_source(
+        &mut self,
+        source_code: Option<Content>,
+        source: FilesOrZip,
+    ) -> Result<TaskFiles, RequestError> {
+        let mut source = self.unpack_files("source", source).await?;
+        let Some(content) = source_code else {
+            return Ok(source);
+        };
+        let path = WorkspacePath::new(AddTask::SOURCE_CODE)
+            .map_err(|error| InvalidField::new(AddTask::SOURCE_CODE, error.to_string()))?;
+        let executable = false;
+        match source.insert(path, TaskFile { content, executable }) {
+            None => Ok(source),
+            Some(_) => {
+                let problem = "is given, and source has a file of that name; rename the file";
+                Err(InvalidField::new(AddTask::SOURCE_CODE, problem).into())
+            }
+        }
+    }
+
     /// Counts the files of a zip for each task: a zip that is used again takes no more memory for the contents, but each
     /// task has its own map of files and hashes their contents.
-    fn charge_budget(&mut self, field: &'static str, files: &model::TaskFiles) -> Result<(), InvalidField> {
+    fn charge_budget(&mut self, field: &str, files: &TaskFiles) -> Result<(), InvalidField> {
         let beyond = |problem: &str, limit: u64| {
             let problem = format!("{problem} in all zips of the request together");
             InvalidField::over_limit(field, problem, limit, format!("more than {limit}"))
@@ -80,7 +103,7 @@ impl<'a> ZipUnpacker<'a> {
         Ok(())
     }
 
-    async fn unpack(&self, field: &'static str, zip: Content) -> Result<model::TaskFiles, RequestError> {
+    async fn unpack(&self, field: &str, zip: Content) -> Result<TaskFiles, RequestError> {
         let ZipUnpacker { gateway, quota, .. } = *self;
         // Before the zip is loaded, so that a request that waits here holds no more memory.
         let permit = gateway
@@ -103,10 +126,11 @@ impl<'a> ZipUnpacker<'a> {
         let abandoned = CancellationToken::new();
         let _abandon = abandoned.clone().drop_guard();
         let quota = quota.clone();
+        let field = field.to_string();
         let unpack_zip = move || {
             // The thread continues after the request is gone, so it holds the permit itself.
             let _permit = permit;
-            let files = unpack(field, &archive, limits, &mut |bytes| {
+            let files = unpack(&field, &archive, limits, &mut |bytes| {
                 if abandoned.is_cancelled() {
                     return Err(RequestError::BodyInterrupted(
                         "the client closed the connection".into(),

@@ -1,11 +1,16 @@
+mod judging;
 mod source_classes;
+mod space;
+
+use judging::RequestedProblems;
+pub(super) use space::check_space;
 
 use std::collections::HashMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use model::{
-    AddTask, AddedTask, BlobHash, Capacity, Content, InvalidField, SourceClasses, TaskId, TaskSpec,
-    ToolRequirement, UserName,
+    AddTask, AddedTask, BlobHash, Capacity, InvalidField, SourceClasses, TaskId, TaskSpec, ToolRequirement,
+    UserName,
 };
 use rpc::CallError;
 use sha2::{Digest, Sha256};
@@ -27,6 +32,14 @@ struct CheckedRequirements {
     asked: Instant,
     offered: HashMap<ToolRequirement, Result<(), InvalidField>>,
     capacities: HashMap<ToolRequirement, Capacity>,
+    /// Whether an executor runs tasks with cases. `None` if no task of the request has any so far.
+    judging: Option<Result<(), InvalidField>>,
+}
+
+/// What a judicator reads from the store for all tasks of a request.
+struct RequestContext {
+    classes: SourceClasses,
+    problems: RequestedProblems,
 }
 
 /// A task of a request, as a judicator would add it.
@@ -46,11 +59,16 @@ impl Judicator {
             asked: Instant::now(),
             offered: HashMap::new(),
             capacities: HashMap::new(),
+            judging: None,
         };
-        let classes = self.source_classes(&adds).await?;
+        let context = RequestContext {
+            classes: self.source_classes(judging::programs(&adds)).await?,
+            problems: self.read_problems(&adds).await?,
+        };
+        context.problems.check_number_of_cases(&adds)?;
         let mut tasks = Vec::with_capacity(adds.len());
         for add in adds {
-            tasks.push(self.check_task(add, &classes, &mut requirements).await);
+            tasks.push(self.check_task(add, &context, &mut requirements).await);
         }
         self.check_spaces(&mut tasks).await?;
         let records = tasks.into_iter().enumerate().map(async |(index, task)| {
@@ -74,7 +92,7 @@ impl Judicator {
     async fn check_task(
         &self,
         add: AddTask,
-        classes: &SourceClasses,
+        context: &RequestContext,
         requirements: &mut CheckedRequirements,
     ) -> CheckedTask {
         CheckedTask {
@@ -84,7 +102,7 @@ impl Judicator {
             // changes a default.
             digest: add.digest(),
             legacy_digest: rpc::legacy_digest_bytes(&add.spec).map(|bytes| Sha256::digest(bytes).into()),
-            spec: self.resolve(add, classes, requirements).await,
+            spec: self.resolve(add, context, requirements).await,
         }
     }
 
@@ -92,25 +110,36 @@ impl Judicator {
     async fn resolve(
         &self,
         mut add: AddTask,
-        classes: &SourceClasses,
+        context: &RequestContext,
         requirements: &mut CheckedRequirements,
     ) -> Result<TaskSpec, InvalidField> {
         add.spec.check(&self.options.task_size_limits)?;
-        let language = self.options.languages.fill_in(&mut add, classes)?;
-        if language.is_some() {
+        let (classes, languages) = (&context.classes, &self.options.languages);
+        let language = languages.fill_in(&mut add, classes)?;
+        context.problems.fill_in(&mut add.spec)?;
+        let (user, problem) = (&add.spec.user, add.spec.problem.clone());
+        // The user does not know the parts of a problem, so an error about one of them names the problem.
+        let of_problem = |invalid: InvalidField| match problem {
+            Some(_) => InvalidField {
+                field: "problem".into(),
+                ..invalid
+            },
+            None => invalid,
+        };
+        if let Some(judging) = &mut add.spec.judging {
+            let filled_in = judging.fill_in_program(languages, user, classes);
+            filled_in.map_err(of_problem)?;
+        }
+        if language.is_some() || add.spec.judging.is_some() {
             // The names of many source files can make a command too long.
             add.spec.check(&self.options.task_size_limits)?;
         }
+        if add.spec.judging.is_some() && !add.wait_for_executor {
+            self.check_executors_judge(&add.spec, requirements).await?;
+        }
         let requires = ToolRequirement::of(&add.spec);
         if !requires.is_none() && !add.wait_for_executor {
-            match requirements.offered.get(&requires) {
-                Some(offered) => offered.clone()?,
-                None => {
-                    let offered = self.executors_offer(&requires, requirements.asked).await;
-                    requirements.offered.insert(requires.clone(), offered.clone());
-                    offered?;
-                }
-            }
+            self.check_offered(&requires, &add.spec, requirements).await?;
         }
         let capacity = match requirements.capacities.get(&requires) {
             Some(capacity) => *capacity,
@@ -123,8 +152,47 @@ impl Judicator {
         let limits = language.map(|language| &language.limits);
         let mut spec = add.spec;
         self.options.limits.apply(&mut spec, limits, &capacity)?;
+        let policy = &self.options.limits;
+        let applied = policy.apply_to_program(&mut spec, languages, &capacity);
+        applied.map_err(of_problem)?;
         self.resolve_attempts(&mut spec)?;
         Ok(spec)
+    }
+
+    /// Refuses a task if no executor has what it requires. The error says whether the task or the program that judges it
+    /// is the cause.
+    async fn check_offered(
+        &self,
+        requires: &ToolRequirement,
+        spec: &TaskSpec,
+        requirements: &mut CheckedRequirements,
+    ) -> Result<(), InvalidField> {
+        let of_program = |invalid: InvalidField| match &spec.judging {
+            Some(judging) if spec.problem.is_none() => invalid.within(judging.program_field()),
+            _ => InvalidField {
+                field: "problem".into(),
+                ..invalid
+            },
+        };
+        let mut parts = vec![requires.of_steps()];
+        if requires.judge.is_some() {
+            parts.extend([requires.of_judge(), requires.clone()]);
+        }
+        for (index, part) in parts.into_iter().enumerate() {
+            let offered = match requirements.offered.get(&part) {
+                Some(offered) => offered.clone(),
+                None => {
+                    let offered = self.executors_offer(&part, requirements.asked).await;
+                    requirements.offered.insert(part, offered.clone());
+                    offered
+                }
+            };
+            offered.map_err(|invalid| match index {
+                0 => invalid,
+                _ => of_program(invalid),
+            })?;
+        }
+        Ok(())
     }
 
     /// A task that exists was accepted before, and a repeated add must find it, whatever would be refused today. The store
@@ -185,11 +253,11 @@ impl Judicator {
     }
 
     /// The sizes of the blobs that exist. The store itself refuses a task with a missing blob.
-    async fn blob_sizes<'a>(
+    pub(super) async fn blob_sizes<'a>(
         &self,
         specs: impl Iterator<Item = &'a TaskSpec>,
     ) -> Result<HashMap<BlobHash, u64>, CallError> {
-        let bounded = specs.filter(|spec| spec.space().is_some());
+        let bounded = specs.filter(|spec| space::has_bound(spec));
         let mut hashes: Vec<_> = bounded.flat_map(TaskSpec::blobs).collect();
         hashes.sort_unstable();
         hashes.dedup();
@@ -200,23 +268,5 @@ impl Judicator {
             sizes.extend(found.filter_map(|(hash, size)| Some((*hash, size?))));
         }
         Ok(sizes)
-    }
-}
-
-/// The files and the input of a task must fit into its space. A blob that is used twice counts twice.
-fn check_space(spec: &TaskSpec, sizes: &HashMap<BlobHash, u64>) -> Result<(), InvalidField> {
-    let size = |content: &Content| match content {
-        Content::Inline(bytes) => bytes.len() as u64,
-        Content::Blob(hash) => sizes.get(hash).copied().unwrap_or(0),
-    };
-    let needed = spec.contents().map(size).fold(0, u64::saturating_add);
-    match spec.space() {
-        Some(space) if needed > space => Err(InvalidField::over_limit(
-            "execute.limits.space",
-            "is less than the size of the task's files and input; raise it, or send less",
-            format!("{space} bytes"),
-            format!("{needed} bytes"),
-        )),
-        _ => Ok(()),
     }
 }

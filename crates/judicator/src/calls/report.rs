@@ -60,7 +60,10 @@ impl Judicator {
             FinishedRun {
                 status: finished.status,
                 reason: run.map(|run| run.reason),
-                run_time: run.map_or(Duration::ZERO, |run| run.run_time),
+                run_time: run.map_or(Duration::ZERO, |run| {
+                    let since_start = || finished.finish_time.since(finished.start_time);
+                    run.run_time.unwrap_or_else(since_start)
+                }),
             }
         });
         self.history.on_finished(now(), counted);
@@ -88,10 +91,10 @@ impl Judicator {
 
 /// What the result of a completed attempt says in short, for the judicator's log lines and history.
 struct CompletedRun {
-    /// The reason of the last step.
+    /// Why it ended, as lists show it.
     reason: OutcomeReason,
-    /// How long the steps took together.
-    run_time: Duration,
+    /// How long the steps took together. `None` for a task with cases, whose outcomes may be in a blob.
+    run_time: Option<Duration>,
 }
 
 /// The completed attempts of a report that have results.
@@ -100,8 +103,11 @@ fn completed_runs(report: &Report) -> HashMap<(TaskId, AttemptNumber), Completed
         AttemptEnd::Result(result) => {
             let steps = result.compile.iter().chain(&result.execute);
             let run = CompletedRun {
-                reason: result.last_outcome()?.reason,
-                run_time: steps.map(|outcome| outcome.wall).sum(),
+                reason: result.reason()?,
+                run_time: match result.judgement {
+                    Some(_) => None,
+                    None => Some(steps.map(|outcome| outcome.wall).sum()),
+                },
             };
             Some(((attempt_id.task, attempt_id.attempt), run))
         }

@@ -221,6 +221,7 @@ fn is_about_one_task(error: &CallError) -> bool {
         | CallError::Invalid(_) => true,
         CallError::NoGroup(_)
         | CallError::NoExecutor(_)
+        | CallError::NotOwner(_)
         | CallError::WrongHash { .. }
         | CallError::TooLarge { .. }
         | CallError::Busy(_)

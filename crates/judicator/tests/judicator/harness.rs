@@ -12,13 +12,14 @@ use async_trait::async_trait;
 use judicator::{Judicator, JudicatorOptions};
 use model::{
     AddedTask, AttemptNumber, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage,
-    GroupQuery, GroupState, HistoryMinute, LimitPolicy, Page, QueuePlace, QueuedBefore, Report, StepCommand,
-    StoreAge, Task, TaskCounts, TaskForm, TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus,
-    TaskSummary, UnixTime, UserName,
+    GroupQuery, GroupState, HistoryMinute, JudgeProblem, LimitPolicy, Page, ProblemEditor, ProblemName,
+    ProblemSummary, QueuePlace, QueuedBefore, Report, StepCommand, StoreAge, Task, TaskCounts, TaskForm,
+    TaskId, TaskQuery, TaskSizeLimits, TaskSpec, TaskStatus, TaskSummary, UnixTime, UserName,
 };
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, EndsWithoutResult, HandledReport, HistoryStore,
-    NewTaskRecord, ObservedSession, RetentionSummary, StoreError, TaskStore, TaskTotals, WrittenFigures,
+    NewTaskRecord, ObservedSession, ProblemBounds, ProblemStore, RetentionSummary, StoreError, TaskStore,
+    TaskTotals, WrittenFigures,
 };
 use supervise::{FailureWatch, Supervisor};
 use tokio::sync::{broadcast, watch};
@@ -83,7 +84,31 @@ impl HistoryStore for FaultyStore {
 }
 
 #[async_trait]
+impl ProblemStore for FaultyStore {
+    async fn put_problem(
+        &self,
+        _: JudgeProblem,
+        _: ProblemEditor,
+        _: ProblemBounds,
+    ) -> Result<JudgeProblem, StoreError> {
+        unused()
+    }
+    async fn problem(&self, _: ProblemName) -> Result<Option<JudgeProblem>, StoreError> {
+        unused()
+    }
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, StoreError> {
+        unused()
+    }
+    async fn remove_problem(&self, _: ProblemName, _: ProblemEditor) -> Result<bool, StoreError> {
+        unused()
+    }
+}
+
+#[async_trait]
 impl TaskStore for FaultyStore {
+    async fn newest_executor_form(&self) -> Result<Option<TaskForm>, StoreError> {
+        unused()
+    }
     async fn check(&self) -> Result<(), StoreError> {
         self.checks.fetch_add(1, Ordering::SeqCst);
         match self.fault {

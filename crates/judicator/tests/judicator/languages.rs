@@ -70,7 +70,7 @@ pub(crate) fn java_source_code(content: Content) -> AddTask {
     }
 }
 
-async fn put(judicator: &Judicator, text: &str) -> Content {
+pub(crate) async fn put(judicator: &Judicator, text: &str) -> Content {
     let hash = BlobHash(Sha256::digest(text).into());
     let bytes = Bytes::copy_from_slice(text.as_bytes());
     let bytes = futures::stream::iter([Ok(bytes)]).boxed();

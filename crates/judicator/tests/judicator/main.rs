@@ -12,6 +12,7 @@ mod fake_output;
 mod groups;
 mod harness;
 mod history;
+mod judging;
 mod languages;
 mod live_output;
 mod many_tasks;

@@ -106,6 +106,7 @@ pub(crate) struct ScriptedExecutor {
     held: Vec<ExecutingAttempt>,
     /// Reported by the next report, and not again.
     pub(crate) tools: Option<Arc<ExecutorTools>>,
+    pub(crate) newest_form: TaskForm,
 }
 
 impl ScriptedExecutor {
@@ -117,6 +118,7 @@ impl ScriptedExecutor {
             seq: ReportSeq(0),
             held: vec![],
             tools: None,
+            newest_form: TaskForm::NEWEST,
         }
     }
 
@@ -138,7 +140,7 @@ impl ScriptedExecutor {
                 version: "1".into(),
                 self_kill: Duration::from_secs(1),
                 capacity: None,
-                newest_form: TaskForm::NEWEST,
+                newest_form: self.newest_form,
                 tools: self.tools.take(),
                 load: None,
             },

@@ -133,7 +133,7 @@ fn drained_executors_take_no_task() {
         "{found:?}"
     );
     let place = queue_place(&task(|_| {}), &[drained()]).unwrap();
-    assert!(place.queue_keys.is_empty(), "it takes none of them");
+    assert!(place.tools.is_empty(), "it takes none of them");
 }
 
 #[test]
@@ -221,7 +221,12 @@ fn a_task_that_an_executor_has_taken_waits_there() {
 fn the_tasks_that_the_same_executors_take_are_before_it() {
     let check = |task: Task, executors: &[ExecutorState], expected: &[&str]| {
         let place = queue_place(&task, executors).unwrap();
-        assert_eq!(place.queue_keys, expected);
+        let keys = place
+            .tools
+            .iter()
+            .flat_map(|tools| tools.queue_keys().of_steps().to_vec());
+        assert_eq!(keys.collect::<Vec<_>>(), expected);
+        assert_eq!(place.requires, ToolRequirement::of(&task.spec));
         assert_eq!(
             (place.id, place.add_time, place.priority),
             (task.id, UnixTime(7), 3)
@@ -236,7 +241,7 @@ fn the_tasks_that_the_same_executors_take_are_before_it() {
     check(requiring(None), &[], &[]);
     check(requiring(None), &[executor(1, 1, 1), gone()], &["/c"]);
     check(requiring(Some("c")), &[executor(1, 1, 1)], &["/c"]);
-    check(requiring(Some("go")), &[executor(1, 1, 1)], &["/go"]);
+    check(requiring(Some("go")), &[executor(1, 1, 1)], &[]);
 }
 
 #[test]

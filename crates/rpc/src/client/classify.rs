@@ -44,6 +44,7 @@ pub(super) fn classify_error(error: &CallError) -> FailoverDecision {
         | CallError::NoTask(_)
         | CallError::NoGroup(_)
         | CallError::NoExecutor(_)
+        | CallError::NotOwner(_)
         | CallError::NotDone(_)
         | CallError::NoBlob(_)
         // The same at every judicator, because they share one store.

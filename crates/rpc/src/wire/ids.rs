@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use model::{
-    BlobHash, ExecutorName, GroupName, InvalidField, LanguageName, NetworkName, RootName, SessionId, TaskId,
-    UserName,
+    BlobHash, ExecutorName, GroupName, InvalidField, LanguageName, NetworkName, ProblemName, RootName,
+    SessionId, TaskId, UserName,
 };
 use uuid::Uuid;
 
@@ -60,6 +60,10 @@ pub(crate) fn parse_language(name: String) -> Result<LanguageName, InvalidField>
 
 pub(crate) fn parse_root(name: String) -> Result<RootName, InvalidField> {
     RootName::new(name).map_err(|error| InvalidField::new("root", error.to_string()))
+}
+
+pub(crate) fn parse_problem(name: String) -> Result<ProblemName, InvalidField> {
+    ProblemName::new(name).map_err(|error| InvalidField::new("problem", error.to_string()))
 }
 
 /// An id of the model that is a UUID, so that one function parses all such ids in RPC messages.

@@ -16,6 +16,7 @@ impl From<TaskResult> for proto::TaskResult {
             execute: result.execute.map(Into::into),
             files: result.files.into_iter().map(Into::into).collect(),
             files_left_out: Some(result.files_left_out.into()),
+            judgement: result.judgement.map(Into::into),
         }
     }
 }
@@ -27,6 +28,7 @@ impl ParseMessage<TaskResult> for proto::TaskResult {
             execute: parse_optional("execute", self.execute)?,
             files: parse_each("files", self.files)?,
             files_left_out: parse_optional("files_left_out", self.files_left_out)?.unwrap_or_default(),
+            judgement: parse_optional("judgement", self.judgement)?,
         })
     }
 }
@@ -203,6 +205,7 @@ mod tests {
                 bytes: 9,
                 why: Some(LeftOutReason::TooMany),
             },
+            judgement: None,
         };
         let read: TaskResult = proto::TaskResult::from(result.clone()).parse().unwrap();
         assert_eq!(read, result);

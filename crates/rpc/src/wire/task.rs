@@ -9,7 +9,7 @@ use prost::Message;
 
 use super::ids::{
     encode_hash, encode_id, parse_executor, parse_group, parse_hash, parse_id, parse_language, parse_network,
-    parse_root, parse_user,
+    parse_problem, parse_root, parse_user,
 };
 use super::{ParseMessage, micros, parse_known, parse_optional, parse_required, parse_text, proto};
 
@@ -24,6 +24,8 @@ pub fn legacy_digest_bytes(spec: &TaskSpec) -> Option<Vec<u8>> {
         retry_of: None,
         language: None,
         root: None,
+        judging: None,
+        problem: None,
         ..spec.clone()
     };
     let message = proto::TaskSpec {
@@ -102,15 +104,12 @@ impl From<TaskSpec> for proto::TaskSpec {
             retry_of: spec.retry_of.map(|id| encode_id(id.0)),
             user: spec.user.as_str().to_string(),
             priority: spec.priority,
-            compile: spec.compile.map(|step| proto::CompileStep {
-                command: Some(step.command.into()),
-                limits: Some(step.limits.into()),
-                network: step.network.map(|name| name.to_string()),
-                env: variables(step.env),
-            }),
+            compile: spec.compile.map(Into::into),
             execute: Some(spec.execute.into()),
             source: encode_files(spec.source),
             data: encode_files(spec.data),
+            judging: spec.judging.map(Into::into),
+            problem: spec.problem.map(|name| name.to_string()),
         }
     }
 }
@@ -126,12 +125,25 @@ impl ParseMessage<TaskSpec> for proto::TaskSpec {
             execute: parse_required("execute", self.execute)?,
             source: parse_files("source", self.source)?,
             data: parse_files("data", self.data)?,
+            judging: self.judging.map(ParseMessage::parse).transpose()?,
+            problem: self.problem.map(parse_problem).transpose()?,
             keep: parse_keep(self.keep)?,
             labels: parse_labels(self.labels)?,
             group: self.group.map(parse_group).transpose()?,
             attempts: self.attempts,
             retry_of: self.retry_of.map(|id| parse_id("retry_of", &id)).transpose()?,
         })
+    }
+}
+
+impl From<CompileStep> for proto::CompileStep {
+    fn from(step: CompileStep) -> Self {
+        proto::CompileStep {
+            command: Some(step.command.into()),
+            limits: Some(step.limits.into()),
+            network: step.network.map(|name| name.to_string()),
+            env: variables(step.env),
+        }
     }
 }
 
@@ -244,7 +256,7 @@ impl ParseMessage<Content> for proto::Content {
     }
 }
 
-fn encode_files(files: TaskFiles) -> Vec<proto::File> {
+pub(super) fn encode_files(files: TaskFiles) -> Vec<proto::File> {
     files
         .into_iter()
         .map(|(path, file)| proto::File {
@@ -255,7 +267,7 @@ fn encode_files(files: TaskFiles) -> Vec<proto::File> {
         .collect()
 }
 
-fn parse_files(field: &str, files: Vec<proto::File>) -> Result<TaskFiles, InvalidField> {
+pub(super) fn parse_files(field: &str, files: Vec<proto::File>) -> Result<TaskFiles, InvalidField> {
     let mut map = BTreeMap::new();
     for file in files {
         let at = format!("{field}.{}", file.path);
@@ -356,7 +368,7 @@ impl ParseMessage<Task> for proto::Task {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use model::{BlobHash, GroupName, LanguageName, NetworkName, RootName, TaskId, UserName};
+    use model::{BlobHash, GroupName, LanguageName, NetworkName, ProblemName, RootName, TaskId, UserName};
 
     use super::*;
 
@@ -399,6 +411,8 @@ mod tests {
             },
             source: [(WorkspacePath::new("a/b").unwrap(), file.clone())].into(),
             data: [(WorkspacePath::new("c").unwrap(), file)].into(),
+            judging: None,
+            problem: Some(ProblemName::new("hello").unwrap()),
             keep: vec![KeepPattern::new("out/*").unwrap()],
             labels: Labels::new([("k".to_string(), "v".to_string())].into()).unwrap(),
             group: Some(GroupName::new("g").unwrap()),

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use model::{
     AddTask, AddedTask, BlobHash, DrainReason, ExecutorName, ExecutorState, FollowRequest, GroupKey,
-    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState, Language, OutputEvent, Page,
-    Report, ReportAnswer, SessionId, Stats, StatusCounts, Task, TaskCounts, TaskId, TaskQuery, TaskWait,
-    UserName,
+    GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem, JudicatorState, Language,
+    OutputEvent, Page, ProblemEditor, ProblemName, ProblemSummary, Report, ReportAnswer, SessionId, Stats,
+    StatusCounts, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CallError, Calls, CancelledTasks, ChangeStream, ClusterSecret, EventStream,
@@ -97,6 +97,18 @@ impl Calls for FaultyJudicator {
         let sizes = parts.into_iter().map(|part| part.map(|part| part.len() as u64));
         let size = sizes.sum::<Result<u64, _>>()?;
         self.answer(size)
+    }
+    async fn put_problem(&self, _: JudgeProblem, _: ProblemEditor) -> Result<JudgeProblem, CallError> {
+        unused()
+    }
+    async fn problem(&self, _: ProblemName) -> Result<Option<JudgeProblem>, CallError> {
+        unused()
+    }
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError> {
+        unused()
+    }
+    async fn remove_problem(&self, _: ProblemName, _: ProblemEditor) -> Result<bool, CallError> {
+        unused()
     }
     async fn add(&self, _: Vec<AddTask>) -> Result<Vec<AddedTask>, CallError> {
         unused()

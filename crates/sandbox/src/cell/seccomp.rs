@@ -34,8 +34,8 @@ pub(crate) struct SeccompFilter {
 }
 
 impl SeccompFilter {
-    pub(crate) fn new() -> Self {
-        let mut warden_rules = syscall_table::rules_by_number();
+    pub(crate) fn new(affinity: CommandAffinity) -> Self {
+        let mut warden_rules = syscall_table::rules_by_number(affinity);
         let mut stub_rules = BTreeMap::new();
         for (number, split) in syscall_table::warden_rule_splits() {
             let rule = warden_rules.insert(number, split.in_warden).unwrap_or(UNKNOWN);
@@ -57,6 +57,13 @@ impl SeccompFilter {
     pub(crate) fn stub_program(&self) -> &[sock_filter] {
         &self.stub_program
     }
+}
+
+/// Whether the commands of a warden may choose the CPUs on which they run, or stay on the one to which it is pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommandAffinity {
+    Free,
+    Fixed,
 }
 
 /// What the seccomp filter makes the kernel do with a system call: allow it, return an error, or kill the process.

@@ -1,6 +1,5 @@
 //! Runs a command in a cell, from the request to the outcome.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
@@ -10,10 +9,10 @@ use super::capture::StreamCapture;
 use super::child::NO_CORE_DUMPS;
 use super::end_reason::{ProcessExit, RunMeasurements, end_reason};
 use super::run_process_tree::{
-    CommandRunFailure, OwnerConnection, outcome_of_failed_exec, outcome_without_start,
+    CommandRunFailure, OwnerConnection, RunRequest, outcome_of_failed_exec, outcome_without_start,
 };
 use super::spawn::rlimits;
-use super::streams::{OutputPipe, drain, new_scratch_buffer, open_input};
+use super::streams::{GivenStreams, OutputPipe, drain, new_scratch_buffer};
 use super::watch::{CommandWatch, PendingEvents, WatchedCommand};
 use crate::cell::{
     Cell, CellFactory, CellSetupError, CellSetupStep, CommandState, ExecRequest, OomScore, ResourceUsage,
@@ -21,7 +20,7 @@ use crate::cell::{
 use crate::cgroup::{Cgroup, CgroupLimits, CgroupUsage};
 use crate::outcome::{CommandEndReason, CommandOutcome};
 use crate::platform_error::{Errno, PlatformError};
-use crate::spec::{CommandLimits, CommandSpec};
+use crate::spec::CommandLimits;
 
 /// Runs the commands of a warden in cells.
 pub(super) struct CellRunner {
@@ -41,12 +40,15 @@ impl CellRunner {
     pub(super) fn run_command(
         &mut self,
         owner: OwnerConnection<'_>,
-        number: u64,
-        spec: CommandSpec,
+        RunRequest {
+            number,
+            spec,
+            streams,
+        }: RunRequest,
         [stdout, stderr]: [StreamCapture<'_>; 2],
     ) -> Result<CommandOutcome, CommandRunFailure> {
         let limits = self.cell_factory.complete_limits(spec.limits);
-        let input = open_input(spec.input)?;
+        let given_streams = GivenStreams::open(spec.input, streams)?;
         let mut outputs = [OutputPipe::open(stdout)?, OutputPipe::open(stderr)?];
         let rlimits = rlimits(&limits).into_iter().flatten();
         // The limit of core files was already set when the cell was created.
@@ -68,10 +70,10 @@ impl CellRunner {
             memory: limits.memory,
             processes: limits.processes,
         })?;
-        let streams = [input.as_fd(), outputs[0].writing_end(), outputs[1].writing_end()];
         let start = Instant::now();
-        cell.execute(exec_request, streams).map_err(PlatformError::from)?;
-        drop(input);
+        cell.execute(exec_request, given_streams.with_outputs(&outputs))
+            .map_err(PlatformError::from)?;
+        drop(given_streams);
 
         let mut watched_cell = WatchedCell {
             cell: &mut cell,

@@ -1,6 +1,5 @@
 //! Runs a command without a cell, from the request to the outcome.
 
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -17,9 +16,10 @@ use super::reap::ReapedUsage;
 use super::resolve::resolve;
 use super::sample::LimitSampler;
 use super::spawn::{ProcessSpawner, SpawnError, SpawnRequest};
-use super::streams::{OutputPipe, drain, new_scratch_buffer, open_input};
+use super::streams::{GivenStreams, OutputPipe, drain, new_scratch_buffer};
 use super::watch::{CommandWatch, PendingEvents, WatchedCommand};
 use crate::outcome::{CapturedStream, CommandEndReason, CommandOutcome};
+use crate::passed_streams::PassedStreams;
 use crate::platform_error::{Errno, PlatformError};
 use crate::spec::CommandSpec;
 
@@ -50,6 +50,13 @@ pub(super) struct OwnerConnection<'a> {
     pub(super) messages: &'a mut OwnerMessages,
 }
 
+/// A request of the owner to run a command, with the number of the run.
+pub(super) struct RunRequest {
+    pub(super) number: u64,
+    pub(super) spec: CommandSpec,
+    pub(super) streams: PassedStreams,
+}
+
 impl ProcessTreeRunner {
     pub(super) fn new(table: ProcessTable) -> Self {
         let (spawner, own_memory) = (ProcessSpawner::new(), WardenMemory::new());
@@ -65,8 +72,11 @@ impl ProcessTreeRunner {
     pub(super) fn run_command(
         &mut self,
         owner: OwnerConnection<'_>,
-        number: u64,
-        spec: CommandSpec,
+        RunRequest {
+            number,
+            spec,
+            streams,
+        }: RunRequest,
         [stdout, stderr]: [StreamCapture<'_>; 2],
     ) -> Result<CommandOutcome, CommandRunFailure> {
         let CommandSpec {
@@ -81,7 +91,7 @@ impl ProcessTreeRunner {
             network: _,
         } = spec;
         self.own_memory.on_bytes_buffered(input.memory_bytes());
-        let input = open_input(input)?;
+        let given_streams = GivenStreams::open(input, streams)?;
         let mut outputs = [OutputPipe::open(stdout)?, OutputPipe::open(stderr)?];
         self.own_memory.reset_peak();
 
@@ -92,12 +102,12 @@ impl ProcessTreeRunner {
                 argv: &argv,
                 env: &env,
                 directory: &directory,
-                streams: [input.as_fd(), outputs[0].writing_end(), outputs[1].writing_end()],
+                streams: given_streams.with_outputs(&outputs),
                 limits: &limits,
             }),
             Err(errno) => Err(SpawnError::Exec(errno)),
         };
-        drop(input);
+        drop(given_streams);
         let pid = match started {
             Ok(pid) => pid,
             Err(not_started) => {

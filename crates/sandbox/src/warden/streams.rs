@@ -15,6 +15,7 @@ use nix::unistd::pipe2;
 use super::capture::StreamCapture;
 use super::signals;
 use crate::outcome::CapturedStream;
+use crate::passed_streams::PassedStreams;
 use crate::platform_error::PlatformError;
 use crate::spec::CommandInput;
 
@@ -24,9 +25,36 @@ pub(super) fn new_scratch_buffer() -> Vec<u8> {
     vec![0; SIZE]
 }
 
+/// The standard input of a command, and its standard output if the owner has passed one. Dropped as soon as the command has
+/// started: a copy that stays open here would keep the other end of a pipe from noticing the end of the command.
+pub(super) struct GivenStreams {
+    input: OwnedFd,
+    stdout: Option<OwnedFd>,
+}
+
+impl GivenStreams {
+    pub(super) fn open(input: CommandInput, passed: PassedStreams) -> Result<Self, PlatformError> {
+        Ok(Self {
+            input: match passed.stdin {
+                Some(stdin) => stdin,
+                None => open_input(input)?,
+            },
+            stdout: passed.stdout,
+        })
+    }
+
+    /// The three streams of the command. If the owner has passed its standard output, the pipe for it stays unused: nothing
+    /// comes through it, and nothing waits for it.
+    pub(super) fn with_outputs<'a>(&'a self, outputs: &'a [OutputPipe<'_>; 2]) -> [BorrowedFd<'a>; 3] {
+        let [stdout, stderr] = outputs.each_ref().map(OutputPipe::writing_end);
+        let stdout = self.stdout.as_ref().map_or(stdout, AsFd::as_fd);
+        [self.input.as_fd(), stdout, stderr]
+    }
+}
+
 /// Opens the input of a command. It is opened anew for each run, even if it is empty: the next command would find the
 /// flags and locks that a command sets on it.
-pub(super) fn open_input(input: CommandInput) -> Result<OwnedFd, PlatformError> {
+fn open_input(input: CommandInput) -> Result<OwnedFd, PlatformError> {
     match input {
         CommandInput::Bytes(bytes) if bytes.is_empty() => {
             open_with(Path::new("/dev/null"), |path| File::open(path))
@@ -94,7 +122,7 @@ impl<'a> OutputPipe<'a> {
         })
     }
 
-    pub(super) fn writing_end(&self) -> BorrowedFd<'_> {
+    fn writing_end(&self) -> BorrowedFd<'_> {
         self.writing.as_fd()
     }
 

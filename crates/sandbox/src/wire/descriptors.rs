@@ -1,5 +1,6 @@
 //! Descriptors that are sent with a frame (`SCM_RIGHTS`). The first request carries the urgent socket, the memory for
-//! output with the eventfd for wakeups, and the owner's lock if there is one. A response carries the task's folder, a
+//! output with the eventfd for wakeups, and the owner's lock if there is one. A request to run a command carries the
+//! streams that the owner passes to it. A response carries the task's folder, a
 //! file of the task or the pipe of long output, and an exec request to a cell carries the standard streams.
 #![allow(unsafe_code)]
 

@@ -2,6 +2,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::passed_streams::PassedStreams;
 use crate::spec::{CommandInput, CommandLimits};
 
 fn request(input: Vec<u8>) -> WardenRequest {
@@ -16,6 +17,7 @@ fn request(input: Vec<u8>) -> WardenRequest {
             max_captured_bytes: u64::MAX,
             network: None,
         },
+        attachments: PassedStreams::default().attachments(),
         after: AfterRun::KeepTask,
     }
 }

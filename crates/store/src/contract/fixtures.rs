@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use model::{
-    AttemptNumber, BlobHash, CapturedOutput, CompileStep, Content, ExecuteStep, ExecutorTools, GroupKey,
-    GroupName, GroupState, KeptFile, Labels, Limits, NetworkName, OfferedLanguage, OfferedRoot, Outcome,
-    OutcomeReason, StatusCounts, StepCommand, StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec,
-    TaskStatus, ToolRequirement, UserName, WorkspacePath,
+    AttemptNumber, BlobHash, CapturedOutput, Case, CaseName, Check, CompileStep, Content, ExecuteStep,
+    ExecutorTools, GroupKey, GroupName, GroupScoring, GroupState, JudgeProgram, JudgeProtocol, Judgement,
+    Judging, KeptFile, Labels, Limits, NetworkName, OfferedLanguage, OfferedRoot, Outcome, OutcomeReason,
+    Points, StatusCounts, StepCommand, StopRule, StoreAge, Task, TaskFile, TaskId, TaskResult, TaskSpec,
+    TaskStatus, TokenCheck, Tolerance, ToolRequirement, UserName, Verdict, WorkspacePath,
 };
 
 use crate::{BlobFile, NewTaskRecord, StoreError, TaskStore};
@@ -47,6 +48,8 @@ pub fn task_spec() -> TaskSpec {
         },
         source: BTreeMap::from([task_file("a.c", Content::Inline(Bytes::from_static(b"main(){}")))]),
         data: BTreeMap::new(),
+        judging: None,
+        problem: None,
         keep: vec![],
         labels: Labels::default(),
         group: None,
@@ -57,11 +60,79 @@ pub fn task_spec() -> TaskSpec {
 
 /// The spec of a task with the requirement of this queue key.
 pub fn requiring(key: &str) -> TaskSpec {
-    let ToolRequirement { root, language } = key.parse().unwrap();
+    let requires: ToolRequirement = key.parse().unwrap();
+    let judging = requires.judge.map(|judge| {
+        let mut program = judge_program();
+        (program.root, program.language) = (judge.root, judge.language);
+        Judging {
+            check: Check::Program(program),
+            ..judging()
+        }
+    });
     TaskSpec {
-        root,
-        language,
+        root: requires.root,
+        language: requires.language,
+        judging,
         ..task_spec()
+    }
+}
+
+/// Two cases whose outputs are compared word by word.
+pub fn judging() -> Judging {
+    let case = |name: &str, answer: &'static [u8]| Case {
+        name: CaseName::new(name).unwrap(),
+        input: Content::Inline(Bytes::from_static(b"1 2")),
+        answer: Some(Content::Inline(Bytes::from_static(answer))),
+        args: vec!["-v".into()],
+        files: BTreeMap::from([task_file("table", Content::empty())]),
+        points: Points::from_f64(2.5).unwrap(),
+        group: Some(CaseName::new("small").unwrap()),
+        limits: Limits {
+            cpu: Some(Duration::from_secs(2)),
+            ..Limits::default()
+        },
+        is_sample: name == "1",
+    };
+    Judging {
+        cases: vec![case("1", b"3"), case("2", b"4\n")],
+        check: Check::Tokens(TokenCheck {
+            case_sensitive: true,
+            relative_tolerance: Tolerance::new(1e-6),
+            ..TokenCheck::default()
+        }),
+        stop: StopRule::FirstFailure,
+        groups: BTreeMap::from([(CaseName::new("small").unwrap(), GroupScoring::Min)]),
+        problem: None,
+    }
+}
+
+/// A checker in no language.
+pub fn judge_program() -> JudgeProgram {
+    let spec = task_spec();
+    JudgeProgram {
+        protocol: JudgeProtocol::Testlib,
+        language: None,
+        root: None,
+        source: spec.source,
+        compile: spec.compile,
+        execute: spec.execute,
+    }
+}
+
+/// The result of a task with cases that ended with this verdict.
+pub fn judged_result(verdict: Verdict) -> TaskResult {
+    TaskResult {
+        execute: None,
+        judgement: Some(Judgement {
+            verdict,
+            score: Points::ONE,
+            max_score: Points::from_f64(5.0).unwrap(),
+            marks: vec![Verdict::Accepted, verdict, Verdict::Skipped, verdict],
+            max_cpu: Duration::from_millis(7),
+            max_memory: 5 << 20,
+            cases: Content::Inline(Bytes::from_static(b"case results")),
+        }),
+        ..success()
     }
 }
 
@@ -73,6 +144,7 @@ pub fn tools(keys: &[&str]) -> Arc<ExecutorTools> {
             ToolRequirement {
                 root,
                 language: Some(name),
+                judge: None,
             } => languages.push(OfferedLanguage {
                 root,
                 name,
@@ -81,6 +153,7 @@ pub fn tools(keys: &[&str]) -> Arc<ExecutorTools> {
             ToolRequirement {
                 root: Some(name),
                 language: None,
+                judge: None,
             } => roots.push(OfferedRoot { name, sha256: None }),
             nothing => panic!("{nothing} is no requirement"),
         }

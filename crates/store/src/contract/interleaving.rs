@@ -21,6 +21,8 @@ use crate::TaskStore;
 const EXECUTORS: usize = 3;
 /// The queue keys of the requirements that tasks of a history may have.
 const KEYS: [&str; 4] = ["/c", "/go", "lab/", "lab/c"];
+/// The requirements of the tasks: these, and those whose judge programs need tools of their own.
+const REQUIREMENTS: [&str; 7] = ["/c", "/go", "lab/", "lab/c", "+/c /go", "+/ lab/c", "+lab/ /c"];
 /// How many groups a history has.
 const GROUPS: usize = 2;
 
@@ -77,7 +79,8 @@ enum HistoryEvent {
     },
 }
 
-/// In a random history of the store test: the number of a task's requirement in [`KEYS`], if it has one.
+/// In a random history of the store test: the number of a task's requirement in [`REQUIREMENTS`], if it has
+/// one.
 type Requirement = Option<usize>;
 
 /// In a random history of the store test: what a simulated executor does with an attempt before it reports.
@@ -164,7 +167,7 @@ fn event() -> impl Strategy<Value = HistoryEvent> {
 }
 
 fn requirement() -> impl Strategy<Value = Requirement> {
-    prop_oneof![2 => Just(None), 1 => (0..KEYS.len()).prop_map(Some)]
+    prop_oneof![2 => Just(None), 1 => (0..REQUIREMENTS.len()).prop_map(Some)]
 }
 
 fn action() -> impl Strategy<Value = AttemptAction> {

@@ -8,14 +8,15 @@ use super::fake_executor::FakeExecutor;
 use super::fixtures::{add_task_with, get_task, new_task, requiring, task_spec, tools};
 use crate::TaskStore;
 
-/// The count for a task, with these queue keys.
+/// The count for a task that executors with the tools for these queue keys may claim.
 async fn before(store: &dyn TaskStore, id: TaskId, keys: &[&str]) -> QueuedBefore {
     let task = get_task(store, id).await;
     let place = QueuePlace {
         id,
         priority: task.spec.priority,
         add_time: task.add_time,
-        queue_keys: keys.iter().map(|key| key.to_string()).collect(),
+        tools: vec![tools(keys)],
+        requires: ToolRequirement::of(&task.spec),
     };
     store.queued_before(place).await.unwrap()
 }

@@ -6,7 +6,17 @@ use bytes::Bytes;
 use model::{BlobHash, CapturedOutput, FilesLeftOut, KeptFile, Outcome, TaskResult, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
+use super::judgement::JudgementDocument;
 use super::raw_bytes::RawBytes;
+
+/// Version 3 of the encoded form in which both stores write a `TaskResult`: adds the judgement on a task with cases. The
+/// results of other tasks are written in version 2, which earlier releases can read.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ResultDocumentV3<'a> {
+    #[serde(borrow)]
+    v2: ResultDocumentV2<'a>,
+    judgement: Option<JudgementDocument<'a>>,
+}
 
 /// Version 2 of the encoded form in which both stores write a `TaskResult`: of a long output it holds the first bytes and
 /// the name of the blob with all of it, and it lists the kept files.
@@ -77,6 +87,21 @@ struct FilesLeftOutDocument<'a> {
     why: Option<&'a str>,
 }
 
+impl<'a> From<&'a TaskResult> for ResultDocumentV3<'a> {
+    fn from(result: &'a TaskResult) -> ResultDocumentV3<'a> {
+        ResultDocumentV3 {
+            v2: result.into(),
+            judgement: result.judgement.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl<'a> From<ResultDocumentV2<'a>> for ResultDocumentV3<'a> {
+    fn from(v2: ResultDocumentV2<'a>) -> ResultDocumentV3<'a> {
+        ResultDocumentV3 { v2, judgement: None }
+    }
+}
+
 impl<'a> From<&'a TaskResult> for ResultDocumentV2<'a> {
     fn from(result: &'a TaskResult) -> ResultDocumentV2<'a> {
         let TaskResult {
@@ -84,6 +109,7 @@ impl<'a> From<&'a TaskResult> for ResultDocumentV2<'a> {
             execute,
             files,
             files_left_out,
+            judgement: _,
         } = result;
         ResultDocumentV2 {
             compile: compile.as_ref().map(Into::into),
@@ -190,6 +216,18 @@ impl<'a> From<&'a KeptFile> for KeptFileDocument<'a> {
     }
 }
 
+impl TryFrom<ResultDocumentV3<'_>> for TaskResult {
+    type Error = postcard::Error;
+
+    fn try_from(document: ResultDocumentV3<'_>) -> Result<TaskResult, postcard::Error> {
+        let judgement = document.judgement.map(TryInto::try_into).transpose()?;
+        Ok(TaskResult {
+            judgement,
+            ..TaskResult::try_from(document.v2)?
+        })
+    }
+}
+
 impl TryFrom<ResultDocumentV2<'_>> for TaskResult {
     type Error = postcard::Error;
 
@@ -209,6 +247,7 @@ impl TryFrom<ResultDocumentV2<'_>> for TaskResult {
                 bytes,
                 why: why.map_err(|_: String| postcard::Error::SerdeDeCustom)?,
             },
+            judgement: None,
         })
     }
 }

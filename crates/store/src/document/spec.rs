@@ -6,12 +6,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::{
     BlobHash, CompileStep, Content, ExecuteStep, GroupName, KeepPattern, LanguageName, Limits, NetworkName,
-    RootName, StepCommand, TaskFile, TaskFiles, TaskId, TaskSpec, UserName, WorkspacePath,
+    ProblemName, RootName, StepCommand, TaskFile, TaskFiles, TaskId, TaskSpec, UserName, WorkspacePath,
 };
 use serde::{Deserialize, Serialize};
 
+use super::judging::JudgingDocument;
 use super::labels::LabelsDocument;
 use super::raw_bytes::RawBytes;
+
+/// Version 6 of the encoded form in which both stores write a `TaskSpec`: adds the cases, and the name of their problem.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SpecDocumentV6<'a> {
+    #[serde(borrow)]
+    v5: SpecDocumentV5<'a>,
+    judging: Option<JudgingDocument<'a>>,
+    problem: Option<&'a str>,
+}
 
 /// Version 5 of the encoded form in which both stores write a `TaskSpec`: adds the language and the root.
 #[derive(Serialize, Deserialize)]
@@ -95,14 +105,14 @@ struct ExecuteDocument<'a> {
 
 /// The encoded form of a step's command (`StepCommand`) in the task spec that both stores write.
 #[derive(Serialize, Deserialize)]
-enum CommandDocument<'a> {
+pub(super) enum CommandDocument<'a> {
     Shell(&'a str),
     Argv(#[serde(borrow)] Vec<&'a str>),
 }
 
 /// The encoded form of a source or data file (`TaskFile`) and its path in a stored task spec.
 #[derive(Serialize, Deserialize)]
-struct FileDocument<'a> {
+pub(super) struct FileDocument<'a> {
     path: &'a str,
     executable: bool,
     #[serde(borrow)]
@@ -111,7 +121,7 @@ struct FileDocument<'a> {
 
 /// The encoded form of a file's content (`Content`) in a stored task spec: the bytes, or the hash of a blob.
 #[derive(Serialize, Deserialize)]
-enum ContentDocument<'a> {
+pub(super) enum ContentDocument<'a> {
     Inline(#[serde(borrow)] RawBytes<'a>),
     Blob([u8; 32]),
 }
@@ -124,6 +134,26 @@ struct LimitsDocument {
     memory: Option<u64>,
     output: Option<u64>,
     processes: Option<u32>,
+}
+
+impl<'a> From<&'a TaskSpec> for SpecDocumentV6<'a> {
+    fn from(spec: &'a TaskSpec) -> SpecDocumentV6<'a> {
+        SpecDocumentV6 {
+            v5: spec.into(),
+            judging: spec.judging.as_ref().map(Into::into),
+            problem: spec.problem.as_ref().map(ProblemName::as_str),
+        }
+    }
+}
+
+impl<'a> From<SpecDocumentV5<'a>> for SpecDocumentV6<'a> {
+    fn from(v5: SpecDocumentV5<'a>) -> SpecDocumentV6<'a> {
+        SpecDocumentV6 {
+            v5,
+            judging: None,
+            problem: None,
+        }
+    }
 }
 
 impl<'a> From<&'a TaskSpec> for SpecDocumentV5<'a> {
@@ -238,6 +268,8 @@ impl<'a> From<&'a TaskSpec> for SpecDocumentV1<'a> {
             execute,
             source,
             data,
+            judging: _,
+            problem: _,
             keep: _,
             labels: _,
             group: _,
@@ -264,17 +296,17 @@ impl<'a> From<&'a TaskSpec> for SpecDocumentV1<'a> {
     }
 }
 
-fn variables(env: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn variables(env: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     env.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-fn into_variables(env: Vec<(&str, &str)>) -> BTreeMap<String, String> {
+pub(super) fn into_variables(env: Vec<(&str, &str)>) -> BTreeMap<String, String> {
     env.into_iter()
         .map(|(name, value)| (name.into(), value.into()))
         .collect()
 }
 
-fn files(files: &TaskFiles) -> Vec<FileDocument<'_>> {
+pub(super) fn files(files: &TaskFiles) -> Vec<FileDocument<'_>> {
     files
         .iter()
         .map(|(path, file)| FileDocument {
@@ -312,6 +344,20 @@ impl From<&Limits> for LimitsDocument {
             output: limits.output,
             processes: limits.processes,
         }
+    }
+}
+
+impl<'a> TryFrom<SpecDocumentV6<'a>> for TaskSpec {
+    type Error = postcard::Error;
+
+    fn try_from(document: SpecDocumentV6<'a>) -> Result<TaskSpec, postcard::Error> {
+        let SpecDocumentV6 { v5, judging, problem } = document;
+        let problem = problem.map(ProblemName::new).transpose();
+        Ok(TaskSpec {
+            judging: judging.map(TryInto::try_into).transpose()?,
+            problem: problem.map_err(|_| postcard::Error::SerdeDeCustom)?,
+            ..TaskSpec::try_from(v5)?
+        })
     }
 }
 
@@ -370,6 +416,8 @@ impl<'a> TryFrom<SpecDocumentV5<'a>> for TaskSpec {
             },
             source: into_files(source)?,
             data: into_files(data)?,
+            judging: None,
+            problem: None,
             keep: into_patterns(keep)?,
             labels: labels.try_into()?,
             group: group
@@ -387,7 +435,7 @@ fn into_patterns(patterns: Vec<&str>) -> Result<Vec<KeepPattern>, postcard::Erro
     patterns.map_err(|_| postcard::Error::SerdeDeCustom)
 }
 
-fn into_files(documents: Vec<FileDocument<'_>>) -> Result<TaskFiles, postcard::Error> {
+pub(super) fn into_files(documents: Vec<FileDocument<'_>>) -> Result<TaskFiles, postcard::Error> {
     documents
         .into_iter()
         .map(|document| {

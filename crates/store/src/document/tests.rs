@@ -10,6 +10,8 @@ use model::{
 
 use super::*;
 
+mod judging;
+
 fn spec() -> TaskSpec {
     let limits = Limits {
         wall: Some(Duration::from_millis(1500)),
@@ -58,6 +60,8 @@ fn spec() -> TaskSpec {
             file(Content::Blob(BlobHash([1; 32]))),
         )]
         .into(),
+        judging: None,
+        problem: None,
         keep: vec![
             KeepPattern::new("out/*.csv").unwrap(),
             KeepPattern::new("**").unwrap(),
@@ -186,11 +190,13 @@ fn version_5_specs_are_encoded_and_decoded() {
     assert_eq!(decode_spec(&encode_spec(&only_root).unwrap()).unwrap(), only_root);
 }
 
-/// With the feature `next-form` of the model there is a made-up version 6, with the same body.
+/// With the feature `next-form` of the model there is a made-up version 7, with the body of version 6.
 #[test]
 fn specs_of_all_known_forms_are_decoded() {
     for form in TaskForm::CURRENT.0..=TaskForm::NEWEST.0 {
-        let document = with_version(u8::try_from(form).unwrap(), version_5_bytes());
+        // Without cases and without a problem.
+        let body = [&version_5_bytes()[..], b"\x00\x00"].concat();
+        let document = with_version(u8::try_from(form).unwrap(), body);
         assert_eq!(decode_spec(&document).unwrap(), version_5_spec());
     }
 }
@@ -288,6 +294,7 @@ fn result(reason: OutcomeReason) -> TaskResult {
             bytes: 128,
             why: Some(LeftOutReason::TooLarge),
         },
+        judgement: None,
     }
 }
 
@@ -394,7 +401,7 @@ fn newer_versions_are_left_to_newer_nodes() {
         "{decoded:?}"
     );
     let mut result = encode_result(&result(OutcomeReason::Exited)).unwrap();
-    result[0] += 1;
+    result[0] = NEWEST_RESULT_VERSION + 1;
     let decoded = decode_result(&result);
     assert!(
         matches!(decoded, Err(StoreError::NewerForm(TaskForm(form))) if form == newest + 1),

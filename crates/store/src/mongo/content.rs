@@ -2,10 +2,10 @@
 //! their own, and the largest in a GridFS file. Claims and lists read only the document of the task.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::TaskId;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, doc};
 use mongodb::options::ReadConcern;
@@ -25,7 +25,7 @@ const INLINE_MAX_BYTES: usize = 2 << 10;
 /// fit into the server's cache several times over.
 const DOCUMENT_MAX_BYTES: usize = 1 << 20;
 
-/// The field `spec` or `result` of a MongoDB task document: the encoded content itself, or where it is stored. Exactly
+/// The field `spec` or `result` of a MongoDB task document, or `problem` of a problem: the encoded content itself, or where it is stored. Exactly
 /// one of the three options is set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredContent {
@@ -131,11 +131,11 @@ pub(super) fn write<'p>(
     )
 }
 
-/// Reads the content of several tasks. Content that is missing is left out.
-pub(super) async fn read(
+/// Reads the content of several tasks, each with its key. Content that is missing is left out.
+pub(super) async fn read<K: Copy + Eq + Hash>(
     context: &Arc<StoreContext>,
-    contents: impl IntoIterator<Item = (TaskId, StoredContent)>,
-) -> Result<HashMap<TaskId, Vec<u8>>, StoreError> {
+    contents: impl IntoIterator<Item = (K, StoredContent)>,
+) -> Result<HashMap<K, Vec<u8>>, StoreError> {
     let mut found = HashMap::new();
     let mut documents = HashMap::new();
     let mut size = 0;

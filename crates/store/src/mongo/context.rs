@@ -28,6 +28,7 @@ pub(super) const FILES: &str = "fs.files";
 pub(super) const UPLOADS: &str = "uploads";
 pub(super) const META: &str = "meta";
 pub(super) const FIGURES: &str = "figures";
+pub(super) const PROBLEMS: &str = "problems";
 
 /// The connection to MongoDB, and the in-memory state that all operations of one `MongoStore` share.
 pub(super) struct StoreContext {

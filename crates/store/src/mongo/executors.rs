@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use model::{ExecutorName, ExecutorState, Health, RecordedEnd, ReleaseReason, StoreAge, UnixTime};
+use model::{ExecutorName, ExecutorState, Health, RecordedEnd, ReleaseReason, StoreAge, TaskForm, UnixTime};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use serde::Deserialize;
 
@@ -67,6 +67,20 @@ pub(super) async fn executors(context: Arc<StoreContext>) -> Result<Vec<Executor
         })
     };
     Ok(collect_readable(&context, documents, state))
+}
+
+/// `None` if no executor is live, or if one has not reported its form to a judicator that records it.
+pub(super) async fn newest_form(context: Arc<StoreContext>) -> Result<Option<TaskForm>, MongoFailure> {
+    let live = doc! { "live": true };
+    let executors = find_readable(&context, live, ExecutorFields::WithoutTools).await?;
+    let mut newest = None;
+    for executor in executors {
+        let Some(form) = executor.newest_form else {
+            return Ok(None);
+        };
+        newest = newest.max(Some(TaskForm(to_u32("form of tasks", form)?)));
+    }
+    Ok(newest)
 }
 
 /// Leaves out executors that cannot be read, and logs them.

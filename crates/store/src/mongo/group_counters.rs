@@ -189,7 +189,11 @@ impl GroupDeltas {
         };
         let delta = self.0.entry(key.clone()).or_default();
         *delta.statuses.entry(task.status).or_default() += by;
-        let has_failed = matches!(task.status, TaskStatus::RunFailed | TaskStatus::CompileFailed);
+        // A task that ends as `system_error` has a reason if it was judged, and no result otherwise.
+        let has_failed = matches!(
+            task.status,
+            TaskStatus::RunFailed | TaskStatus::CompileFailed | TaskStatus::SystemError
+        );
         if let Some(reason) = task.reason.filter(|_| has_failed) {
             *delta.reasons.entry(reason).or_default() += by;
         }

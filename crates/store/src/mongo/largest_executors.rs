@@ -1,6 +1,5 @@
 //! The largest live executors that are not drained: tasks that need more than an executor has are left to a larger one.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use super::context::{EXECUTORS, StoreContext};
 use super::failure::MongoFailure;
 use super::retry::COMMAND_TIMEOUT;
 use super::session;
+use crate::tools_cache::DecodedTools;
 
 /// Saves most claims from reading all executors.
 const CACHE_LIFETIME: Duration = Duration::from_secs(1);
@@ -21,8 +21,8 @@ const CACHE_LIFETIME: Duration = Duration::from_secs(1);
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LargestExecutors {
     memory: u64,
-    /// The same among the executors that satisfy a requirement, by its queue key.
-    memory_by_key: HashMap<String, u64>,
+    /// The same among the executors with equal tools. There are far fewer of those than executors.
+    memory_by_tools: Vec<(Arc<DecodedTools>, u64)>,
 }
 
 /// A cache of the [`LargestExecutors`], which spares MongoDB a read for each claim. It keeps the time when they were read.
@@ -35,18 +35,21 @@ impl LargestExecutors {
     pub(super) fn has_larger(&self, own: Capacity, key: Option<&str>) -> bool {
         let largest = match key {
             None => self.memory,
-            Some(key) => self.memory_by_key.get(key).copied().unwrap_or(0),
+            Some(key) => {
+                let able = self.memory_by_tools.iter();
+                let able = able.filter(|(tools, _)| tools.queue_keys.contains(key));
+                able.map(|(_, memory)| *memory).max().unwrap_or(0)
+            }
         };
         largest > own.memory
     }
 
-    pub(super) fn record(&mut self, memory: u64, keys: &[String]) {
+    pub(super) fn record(&mut self, memory: u64, tools: Arc<DecodedTools>) {
         self.memory = self.memory.max(memory);
-        for key in keys {
-            match self.memory_by_key.get_mut(key) {
-                Some(largest) => *largest = memory.max(*largest),
-                None => drop(self.memory_by_key.insert(key.clone(), memory)),
-            }
+        let mut known = self.memory_by_tools.iter_mut();
+        match known.find(|(known, _)| *known == tools) {
+            Some((_, largest)) => *largest = memory.max(*largest),
+            None => self.memory_by_tools.push((tools, memory)),
         }
     }
 }
@@ -89,23 +92,39 @@ async fn find(context: &StoreContext) -> Result<LargestExecutors, MongoFailure> 
     let mut largest = LargestExecutors::default();
     for executor in &live {
         let tools = tools(executor).unwrap_or_default();
-        largest.record(memory(executor).unwrap_or(u64::MAX), &tools.queue_keys);
+        largest.record(memory(executor).unwrap_or(u64::MAX), tools);
     }
     Ok(largest)
 }
 
 #[cfg(test)]
 mod tests {
+    use model::{ExecutorTools, LanguageName, OfferedLanguage};
+
     use super::*;
 
     #[test]
     fn only_executors_that_satisfy_a_requirement_count_for_it() {
         let mut largest = LargestExecutors::default();
-        for (memory, keys) in [(4, &["/c", "/go"][..]), (8, &["/c"]), (16, &[])] {
-            let keys: Vec<_> = keys.iter().map(|key| key.to_string()).collect();
-            largest.record(memory, &keys);
+        let tools = |languages: &[&str]| {
+            let offered = |name: &&str| OfferedLanguage {
+                root: None,
+                name: LanguageName::new(*name).unwrap(),
+                version: None,
+            };
+            let tools = ExecutorTools::new(languages.iter().map(offered).collect(), vec![]);
+            Arc::new(DecodedTools::from(Arc::new(tools)))
+        };
+        for (memory, languages) in [(4, &["c", "go"][..]), (8, &["c"]), (16, &[]), (6, &["c"])] {
+            largest.record(memory, tools(languages));
         }
-        for (key, memory) in [(None, 16), (Some("/c"), 8), (Some("/go"), 4), (Some("/r"), 0)] {
+        for (key, memory) in [
+            (None, 16),
+            (Some("/c"), 8),
+            (Some("/go"), 4),
+            (Some("+/c /go"), 4),
+            (Some("/r"), 0),
+        ] {
             let own = |memory| Capacity {
                 memory,
                 ..Capacity::UNKNOWN

@@ -1,5 +1,6 @@
 //! Counts the tasks that a claim takes before a queued one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{QueuePlace, QueuedBefore};
@@ -9,6 +10,7 @@ use mongodb::options::{Hint, ReadConcern};
 use super::bson_values::ToBson;
 use super::context::StoreContext;
 use super::failure::MongoFailure;
+use super::report::{first_queued, judged};
 use super::retry::COMMAND_TIMEOUT;
 use super::schema::{QUEUE_INDEX, REQUIRED_QUEUE_INDEX};
 
@@ -19,6 +21,7 @@ pub(super) async fn queued_before(
     context: Arc<StoreContext>,
     place: Arc<QueuePlace>,
 ) -> Result<QueuedBefore, MongoFailure> {
+    let keys = queued_keys(&context, &place).await?;
     let (priority, time) = (place.priority, place.add_time.0);
     // Each is one range of an index.
     let before = [
@@ -29,12 +32,24 @@ pub(super) async fn queued_before(
     let mut found = 0;
     for before in before {
         found += count(&context, QUEUE_INDEX, doc! { "waits": true }, &before, found).await?;
-        for keys in place.queue_keys.chunks(KEYS_IN_ONE_COUNT) {
+        for keys in keys.chunks(KEYS_IN_ONE_COUNT) {
             let required = doc! { "waits_for": { "$in": keys } };
             found += count(&context, REQUIRED_QUEUE_INDEX, required, &before, found).await?;
         }
     }
     Ok(QueuedBefore::counted(found))
+}
+
+/// The keys of the tasks with a requirement that count.
+async fn queued_keys(context: &StoreContext, place: &QueuePlace) -> Result<Vec<String>, MongoFailure> {
+    let mut keys: BTreeSet<_> = place.requires.queue_key().into_iter().collect();
+    let first = first_queued(context, "").await?;
+    for tools in &place.tools {
+        let own = tools.queue_keys();
+        keys.extend(judged(context, &own, first.clone()).await?);
+        keys.extend(own.of_steps().iter().cloned());
+    }
+    Ok(keys.into_iter().collect())
 }
 
 /// Counts no further than the limit, of which a part is counted before.

@@ -8,6 +8,7 @@ mod assignments;
 mod claim;
 mod claim_scope;
 mod queue;
+mod read_keys;
 mod read_queue;
 mod steps;
 
@@ -24,6 +25,7 @@ use mongodb::bson::{Document, doc};
 
 use self::claim::AssignedTask;
 pub(super) use self::queue::ClaimReservations;
+pub(super) use self::read_keys::{first_queued, judged};
 pub(super) use self::read_queue::{queue_order, required_queue_order};
 use self::steps::ReportSteps;
 use super::age;
@@ -67,7 +69,7 @@ impl PreparedReport {
                     blobs = result.blobs();
                     EncodedEnd::Result {
                         status: result.status(),
-                        reason: result.last_outcome().map(|outcome| outcome.reason),
+                        reason: result.reason(),
                         result: Arc::new(PreparedContent::prepare(context, encode_result(&result)?).await?),
                     }
                 }

@@ -9,11 +9,11 @@ use mongodb::bson::{Document, doc};
 
 use super::age;
 use super::context::{
-    BLOBS, CHUNKS, EXECUTORS, FILES, GROUPS, LEDGER, META, PARTS, StoreContext, TASKS, UPLOADS,
+    BLOBS, CHUNKS, EXECUTORS, FILES, GROUPS, LEDGER, META, PARTS, PROBLEMS, StoreContext, TASKS, UPLOADS,
 };
 use super::earlier_reasons;
 use super::failure::MongoFailure;
-use super::retry::COMMAND_TIMEOUT;
+use super::retry::{COMMAND_TIMEOUT, RetryPolicy};
 use super::transaction;
 use crate::StoreError;
 
@@ -33,10 +33,11 @@ pub(super) const BY_LABEL_INDEX: &str = "by_label";
 pub(super) const BY_USER_LABEL_INDEX: &str = "by_user_label";
 pub(super) const BY_BLOB_INDEX: &str = "by_blob";
 pub(super) const BY_RESULT_BLOB_INDEX: &str = "by_result_blob";
+pub(super) const PROBLEMS_BY_OWNER_INDEX: &str = "by_owner";
 
 /// The schema version that this program writes. A released version never changes; changes make a new version. A program
 /// that knows the made-up next form of tasks has the made-up next version.
-const VERSION: i64 = 4 + (TaskForm::NEWEST.0 - TaskForm::CURRENT.0) as i64;
+const VERSION: i64 = 5 + (TaskForm::NEWEST.0 - TaskForm::CURRENT.0) as i64;
 /// The lowest version of a program that can still use a database of this version. Raising it ends rolling upgrades from
 /// the versions below.
 const READER: i64 = 3;
@@ -46,10 +47,24 @@ const READER: i64 = 3;
 const OBSOLETE_INDEXES: [(&str, &str); 3] = [(TASKS, "done"), (BLOBS, "idle"), (UPLOADS, "since")];
 
 /// How long the upgrade of a large database may take. The server builds indexes, and the next try waits for the same build.
-pub(super) const UPGRADE_TIMEOUT: Duration = Duration::from_secs(3600);
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Creates or upgrades the schema, if the database has none or an older one.
+pub(super) async fn prepare(context: &Arc<StoreContext>) -> Result<(), StoreError> {
+    let needs_upgrade = RetryPolicy::new("read the version of the database")
+        .run(|_| needs_upgrade(context.clone()))
+        .await?;
+    if !needs_upgrade {
+        return Ok(());
+    }
+    RetryPolicy::new("prepare the database")
+        .with_longest_try(UPGRADE_TIMEOUT)
+        .run(|_| upgrade(context.clone()))
+        .await
+}
 
 /// Whether the database has a schema that is older than this version, or none. Refuses one that is too new. Writes nothing.
-pub(super) async fn needs_upgrade(context: Arc<StoreContext>) -> Result<bool, MongoFailure> {
+async fn needs_upgrade(context: Arc<StoreContext>) -> Result<bool, MongoFailure> {
     let found = context
         .collection::<Document>(META)
         .find_one(doc! { "_id": "schema" })
@@ -65,8 +80,8 @@ pub(super) async fn needs_upgrade(context: Arc<StoreContext>) -> Result<bool, Mo
 }
 
 /// Upgrades the database to this version. Safe to repeat and to run in several processes at once.
-pub(super) async fn upgrade(context: Arc<StoreContext>) -> Result<(), MongoFailure> {
-    for collection in [PARTS, EXECUTORS, LEDGER, GROUPS, FILES] {
+async fn upgrade(context: Arc<StoreContext>) -> Result<(), MongoFailure> {
+    for collection in [PARTS, EXECUTORS, LEDGER, GROUPS, FILES, PROBLEMS] {
         create_collection(&context, collection).await?;
     }
     for (collection, indexes) in [
@@ -75,6 +90,7 @@ pub(super) async fn upgrade(context: Arc<StoreContext>) -> Result<(), MongoFailu
         (FILES, file_indexes()),
         (CHUNKS, chunk_indexes()),
         (UPLOADS, upload_indexes()),
+        (PROBLEMS, problem_indexes()),
     ] {
         context
             .database
@@ -220,5 +236,13 @@ fn upload_indexes() -> Vec<Document> {
     vec![
         doc! { "name": "by_age", "key": { "age": 1 } },
         doc! { "name": "doomed", "key": { "doomed": 1 }, "partialFilterExpression": { "doomed": true } },
+    ]
+}
+
+/// Retention looks for the problems that name a blob as it does for tasks.
+fn problem_indexes() -> Vec<Document> {
+    vec![
+        doc! { "name": PROBLEMS_BY_OWNER_INDEX, "key": { "owner": 1 } },
+        doc! { "name": BY_BLOB_INDEX, "key": { "blobs": 1 } },
     ]
 }

@@ -51,6 +51,9 @@ pub(super) struct ExecutorDocument {
     /// Absent for executors that do not report it.
     #[serde(default)]
     pub(super) load: Option<LoadDocument>,
+    /// The newest form of tasks that it knows. Absent until its next report to a judicator that records it.
+    #[serde(default)]
+    pub(super) newest_form: Option<i64>,
     /// The tools that the executor has reported, as [`tools_field`] writes them. Any value can be parsed, because an
     /// executor whose tools are unreadable can still run other tasks.
     #[serde(default)]
@@ -353,6 +356,7 @@ fn reported_fields(
         "slots": executor_info.slots.to_bson(),
         "host": &executor_info.host,
         "version": &executor_info.version,
+        "newest_form": i64::from(executor_info.newest_form.0),
         "capacity": executor_info.capacity.map(|capacity| doc! {
             "memory": saturating_i64(capacity.memory),
             "processes": i64::from(capacity.processes),

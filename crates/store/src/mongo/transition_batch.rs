@@ -269,8 +269,14 @@ impl TransitionBatch {
 
     /// Counts the tasks that end in this batch without a result. The caller has committed the batch.
     pub(super) fn record_ends(&self, ends: &EndCounter) {
-        for BatchEntry { before, after, .. } in self.changed() {
-            if !before.state.status.is_done() {
+        for BatchEntry {
+            before,
+            after,
+            result,
+            ..
+        } in self.changed()
+        {
+            if !before.state.status.is_done() && result.is_none() {
                 ends.record(after.state.status);
             }
         }

@@ -1,7 +1,8 @@
 //! Lists executors and sessions, expires sessions, and removes executors that are long gone.
 
 use model::{
-    Capacity, ExecutorName, ExecutorState, Health, MachineLoad, SessionId, StoreAge, StoredSession, UnixTime,
+    Capacity, ExecutorName, ExecutorState, Health, MachineLoad, SessionId, StoreAge, StoredSession, TaskForm,
+    UnixTime,
 };
 use rusqlite::{Connection, Row};
 
@@ -56,6 +57,18 @@ pub(super) fn executors(
         executors.extend(skip_unreadable_executor(row, read, folder.unreadable_rows()).during(STEP)?);
     }
     Ok(executors)
+}
+
+/// `None` if no executor is live, or if one has not reported its form since the store has this column.
+pub(super) fn newest_form(connection: &Connection) -> Result<Option<TaskForm>, SqliteFailure> {
+    const STEP: &str = "look for the newest form of the executors";
+    let (newest, unknown): (Option<u32>, u32) = connection
+        .prepare_cached(
+            "SELECT max(newest_form), count(*) - count(newest_form) FROM executors WHERE live = 1",
+        )
+        .and_then(|mut statement| statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))))
+        .during(STEP)?;
+    Ok(newest.filter(|_| unknown == 0).map(TaskForm))
 }
 
 /// `None` for an executor of an older version, which does not report its capacity.

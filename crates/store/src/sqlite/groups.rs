@@ -100,7 +100,11 @@ impl CounterChange {
     /// Only failures are counted by reason.
     fn count(&mut self, status: TaskStatus, reason: Option<OutcomeReason>, by: i64) {
         *self.counts.entry(status).or_default() += by;
-        let is_failure = matches!(status, TaskStatus::RunFailed | TaskStatus::CompileFailed);
+        // A task that ends as `system_error` has a reason if it was judged, and no result otherwise.
+        let is_failure = matches!(
+            status,
+            TaskStatus::RunFailed | TaskStatus::CompileFailed | TaskStatus::SystemError
+        );
         if let Some(reason) = reason.filter(|_| is_failure) {
             *self.reasons.entry(reason).or_default() += by;
         }

@@ -1,5 +1,7 @@
 //! Counts the tasks that a claim takes before a queued one.
 
+use std::collections::BTreeSet;
+
 use model::{QueuePlace, QueuedBefore};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -56,7 +58,12 @@ pub(super) fn queued_before(
             .optional()
             .during(STEP)
     };
-    for key in common_keys(&place.queue_keys, next_key)? {
+    // Executors with different tools may claim the same tasks.
+    let mut keys: BTreeSet<_> = place.requires.queue_key().into_iter().collect();
+    for tools in &place.tools {
+        keys.extend(common_keys(&tools.queue_keys(), next_key)?);
+    }
+    for key in keys {
         limit = add(count(HIGHER_OF_KEY, &[&limit, &priority, &key])?);
         limit = add(count(OLDER_OF_KEY, &[&limit, &priority, &seq, &key])?);
         if limit == 0 {

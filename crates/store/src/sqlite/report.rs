@@ -44,7 +44,7 @@ impl EncodedSqliteReport {
             let end = match &attempt.end {
                 AttemptEnd::Result(result) => EncodedEnd::Result {
                     status: result.status(),
-                    reason: result.last_outcome().map(|outcome| outcome.reason),
+                    reason: result.reason(),
                     result: encode_result(result)?,
                 },
                 AttemptEnd::Broken(trouble) => EncodedEnd::Broken(trouble.clone()),

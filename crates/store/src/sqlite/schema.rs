@@ -10,7 +10,7 @@ use crate::document::decode_result;
 
 /// Applied in order, each in its own transaction. The schema version of a store is the number of migrations it has. A
 /// released migration is never changed; a further change is a new migration.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("schema/7.sql"),
     include_str!("schema/8.sql"),
     include_str!("schema/9.sql"),
+    include_str!("schema/10.sql"),
 ];
 
 /// The version since which the table `tasks` has the reasons of outcomes.

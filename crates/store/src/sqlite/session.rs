@@ -61,7 +61,8 @@ pub(super) fn renew(transaction: &GroupTransaction<'_>, report: &Report) -> Resu
         .statement(
             "UPDATE executors SET seq = ?2, report_time = max(report_time, ?3), slots = ?4, host = ?5, version = ?6,
                  memory = ?7, processes = ?8, open_files = ?9,
-                 load_hundredths = ?10, cores = ?11, memory_available = ?12, memory_total = ?13 WHERE name = ?1",
+                 load_hundredths = ?10, cores = ?11, memory_available = ?12, memory_total = ?13, newest_form = ?14
+             WHERE name = ?1",
             STEP,
         )?
         .execute((
@@ -78,6 +79,7 @@ pub(super) fn renew(transaction: &GroupTransaction<'_>, report: &Report) -> Resu
             info.load.map(|load| load.cores),
             info.load.map(|load| saturating_i64(load.memory_available)),
             info.load.map(|load| saturating_i64(load.memory_total)),
+            info.newest_form.0,
         ))
         .map(drop)
         .during(STEP)
@@ -199,12 +201,12 @@ pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Resul
             // A drain outlives the session.
             "INSERT INTO executors (name, session, seq, live, slots, host, version, since, report_time,
                                     memory, processes, open_files,
-                                    load_hundredths, cores, memory_available, memory_total)
-             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                                    load_hundredths, cores, memory_available, memory_total, newest_form)
+             VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
              ON CONFLICT (name) DO UPDATE SET
                  session = ?2, seq = ?3, live = 1, slots = ?4, host = ?5, version = ?6, since = ?7, report_time = ?7,
                  memory = ?8, processes = ?9, open_files = ?10, load_hundredths = ?11, cores = ?12,
-                 memory_available = ?13, memory_total = ?14, end_age = 0",
+                 memory_available = ?13, memory_total = ?14, newest_form = ?15, end_age = 0",
             STEP,
         )?
         .execute((
@@ -222,6 +224,7 @@ pub(super) fn open(transaction: &GroupTransaction<'_>, report: &Report) -> Resul
             info.load.map(|load| load.cores),
             info.load.map(|load| saturating_i64(load.memory_available)),
             info.load.map(|load| saturating_i64(load.memory_total)),
+            info.newest_form.0,
         ))
         .map(drop)
         .during(STEP)
@@ -255,7 +258,7 @@ pub(super) fn end_unreadable(
              ON CONFLICT (name) DO UPDATE SET
                  session = ?2, seq = ?3, live = 0, slots = 0, host = '', version = '', since = ?4, report_time = ?4,
                  end_age = ?5, memory = NULL, processes = NULL, open_files = NULL, load_hundredths = NULL,
-                 cores = NULL, memory_available = NULL, memory_total = NULL",
+                 cores = NULL, memory_available = NULL, memory_total = NULL, newest_form = NULL",
             STEP,
         )?
         .execute((

@@ -250,7 +250,13 @@ impl WriterThread {
                 // Publish before replying: a caller that subscribes after its reply must not receive events of the
                 // change that it already knows.
                 for event in events {
-                    if let ChangeEvent::StatusChanged { status, .. } = &event {
+                    // An end that an executor has reported has a result.
+                    if let ChangeEvent::StatusChanged {
+                        status,
+                        executor: None,
+                        ..
+                    } = &event
+                    {
                         self.ends.record(*status);
                     }
                     // Sending fails if there is no subscriber.

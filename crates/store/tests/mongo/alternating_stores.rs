@@ -8,13 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{
     AddedTask, BlobHash, ExecutorDrain, ExecutorName, ExecutorState, GroupKey, GroupPage, GroupQuery,
-    GroupState, HistoryMinute, Page, QueuePlace, QueuedBefore, Report, StoreAge, Task, TaskCounts, TaskForm,
-    TaskId, TaskQuery, UnixTime,
+    GroupState, HistoryMinute, JudgeProblem, Page, ProblemEditor, ProblemName, ProblemSummary, QueuePlace,
+    QueuedBefore, Report, StoreAge, Task, TaskCounts, TaskForm, TaskId, TaskQuery, UnixTime,
 };
 use store::mongo::MongoStore;
 use store::{
     BlobFile, BlobScanResult, BlobStream, ChangeEvent, EndsWithoutResult, HandledReport, HistoryStore,
-    NewTaskRecord, ObservedSession, RetentionSummary, StoreError, TaskStore, TaskTotals, WrittenFigures,
+    NewTaskRecord, ObservedSession, ProblemBounds, ProblemStore, RetentionSummary, StoreError, TaskStore,
+    TaskTotals, WrittenFigures,
 };
 use supervise::FailureWatch;
 use tokio::sync::broadcast;
@@ -62,6 +63,30 @@ impl HistoryStore for AlternatingStores {
 
     async fn remove_figures(&self, before: HistoryMinute) -> Result<(), StoreError> {
         self.next().remove_figures(before).await
+    }
+}
+
+#[async_trait]
+impl ProblemStore for AlternatingStores {
+    async fn put_problem(
+        &self,
+        problem: JudgeProblem,
+        editor: ProblemEditor,
+        bounds: ProblemBounds,
+    ) -> Result<JudgeProblem, StoreError> {
+        self.next().put_problem(problem, editor, bounds).await
+    }
+
+    async fn problem(&self, name: ProblemName) -> Result<Option<JudgeProblem>, StoreError> {
+        self.next().problem(name).await
+    }
+
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, StoreError> {
+        self.next().problems().await
+    }
+
+    async fn remove_problem(&self, name: ProblemName, editor: ProblemEditor) -> Result<bool, StoreError> {
+        self.next().remove_problem(name, editor).await
     }
 }
 
@@ -117,6 +142,10 @@ impl TaskStore for AlternatingStores {
 
     async fn report(&self, report: Report) -> Result<HandledReport, StoreError> {
         self.next().report(report).await
+    }
+
+    async fn newest_executor_form(&self) -> Result<Option<TaskForm>, StoreError> {
+        self.next().newest_executor_form().await
     }
 
     async fn executors(&self) -> Result<Vec<ExecutorState>, StoreError> {

@@ -164,7 +164,7 @@ async fn a_newer_schema_is_refused() {
             error,
             StoreError::SchemaTooNew {
                 found: 99,
-                known: 9,
+                known: 10,
                 ..
             }
         ),
@@ -185,7 +185,7 @@ async fn an_empty_database_is_migrated() {
     let version: i64 = Connection::open(&path)
         .and_then(|database| database.pragma_query_value(None, "user_version", |row| row.get(0)))
         .unwrap();
-    assert_eq!(version, 9);
+    assert_eq!(version, 10);
     assert_eq!(get_task(&*open(folder.path()), id).await.id, id);
 }
 

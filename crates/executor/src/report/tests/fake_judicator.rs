@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use model::{
     AddTask, AddedTask, Assignment, BlobHash, Content, DrainReason, ExecutorName, ExecutorState,
-    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudicatorState,
-    Language, Page, Report, SessionId, Stats, Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
+    FollowRequest, GroupKey, GroupPage, GroupQuery, GroupState, History, HistorySpan, JudgeProblem,
+    JudicatorState, Language, Page, ProblemEditor, ProblemName, ProblemSummary, Report, SessionId, Stats,
+    Task, TaskCounts, TaskId, TaskQuery, TaskWait, UserName,
 };
 use rpc::{
     BlobFileSource, ByteStream, CancelledTasks, ChangeStream, EventStream, GroupStateStream, HintStream,
@@ -134,7 +135,7 @@ pub(super) enum FakeBlobDownload {
     Stalls,
 }
 
-const MISSING: BlobHash = BlobHash([7; 32]);
+pub(super) const MISSING: BlobHash = BlobHash([7; 32]);
 
 #[async_trait]
 impl AnswerReport for OneTaskAnswers {
@@ -172,7 +173,7 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
     async fn get_blob(&self, hash: BlobHash) -> Result<ByteStream, CallError> {
         match self.blob {
             FakeBlobDownload::Missing => Err(CallError::NoBlob(hash)),
-            FakeBlobDownload::Unreadable => Err(CallError::Unreadable("a bad sector".into())),
+            FakeBlobDownload::Unreadable => Err(CallError::Unreadable(format!("{hash}: a bad sector"))),
             FakeBlobDownload::Stalls => {
                 let first = futures::stream::iter([Ok(bytes::Bytes::from_static(b"x"))]);
                 Ok(first.chain(futures::stream::pending()).boxed())
@@ -241,6 +242,22 @@ impl<A: AnswerReport> Calls for FakeJudicatorCalls<A> {
     }
     async fn languages(&self) -> Result<Vec<Language>, CallError> {
         Ok(vec![])
+    }
+
+    async fn put_problem(&self, _: JudgeProblem, _: ProblemEditor) -> Result<JudgeProblem, CallError> {
+        unreachable!()
+    }
+
+    async fn problem(&self, _: ProblemName) -> Result<Option<JudgeProblem>, CallError> {
+        unreachable!()
+    }
+
+    async fn problems(&self) -> Result<Vec<ProblemSummary>, CallError> {
+        unreachable!()
+    }
+
+    async fn remove_problem(&self, _: ProblemName, _: ProblemEditor) -> Result<bool, CallError> {
+        unreachable!()
     }
 
     async fn put_blob_file(&self, file: BlobFileSource) -> Result<(), CallError> {

@@ -86,7 +86,7 @@ fn a_lost_file_of_one_result_costs_no_other_result_its_files() {
     std::fs::remove_file(files.source(&lost).unwrap().path).unwrap();
 
     let files = outgoing(&path);
-    let references = files.reference(&[(shared, 6), (lost, 4)]);
+    let references = files.reference(&[(shared, Some(6)), (lost, Some(4))]);
     assert!(references.is_none());
     assert!(
         !files.is_removing(),

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::prose::{inline, prose, text};
-use super::{SERVER, type_name};
+use super::{SERVER, is_required, needs_token, type_name};
+use crate::pages::server_address::CURL_TOKEN;
 
 /// A call of the OpenAPI document.
 pub(super) struct ApiCall<'a> {
@@ -152,7 +153,7 @@ impl ApiCall<'_> {
     }
 
     /// A command that sends the call. `SERVER` stands for the address of this server.
-    fn curl(&self) -> String {
+    pub(super) fn curl(&self) -> String {
         let mut path = self.path.to_string();
         for parameter in self
             .each_parameter()
@@ -179,8 +180,9 @@ impl ApiCall<'_> {
             .as_object()
             .is_some_and(|content| content.contains_key("text/event-stream"));
         let unbuffered = if is_stream { " -N" } else { "" };
-        let token = if needs_token(self.document, self.operation) {
-            " \\\n  -H 'Authorization: Bearer TOKEN'"
+        let security = self.operation.get("security");
+        let token = if security.map_or_else(|| needs_token(self.document), is_required) {
+            CURL_TOKEN
         } else {
             ""
         };
@@ -256,12 +258,4 @@ impl ApiCall<'_> {
             }
         }
     }
-}
-
-/// Whether the call needs a token on this server.
-fn needs_token(document: &Value, operation: &Value) -> bool {
-    let security = operation.get("security").or_else(|| document.get("security"));
-    security
-        .and_then(Value::as_array)
-        .is_some_and(|all| !all.is_empty())
 }

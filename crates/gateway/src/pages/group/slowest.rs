@@ -65,7 +65,7 @@ impl Slowest {
                 thead {
                     tr {
                         th scope="col" { "Task" } th scope="col" { "Status" } th scope="col" { "Command" }
-                        th scope="col" { "Ran for" } th scope="col" { "Executor" }
+                        th scope="col" { "Ran for" }
                     }
                 }
                 tbody {
@@ -78,7 +78,6 @@ impl Slowest {
                                 (format::duration(*took))
                                 " " meter value=(took.as_secs_f64()) max=(longest.as_secs_f64().max(f64::MIN_POSITIVE)) aria-hidden="true" {}
                             }
-                            td data-label="Executor" { @if let Some(executor) = &task.executor { (UserText(executor.as_str())) } }
                         }
                     }
                 }

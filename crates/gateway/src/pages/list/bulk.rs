@@ -14,7 +14,6 @@ use super::{ListNotice, ListRequest, link, parameters};
 use crate::body::read_form;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::pages::components::UserText;
 use crate::pages::format;
 use crate::pages::layout::{HtmlPage, Section};
 use crate::request_error::RequestError;
@@ -35,6 +34,9 @@ pub(super) fn actions(query: &TaskQuery) -> Markup {
     let everything = parameters(&everything);
     html! {
         div class="bulk-actions" {
+            // Enter in a checkbox presses the first button of its form that is enabled. This one would close a dialog, and there
+            // is none.
+            button formmethod="dialog" hidden {}
             fieldset {
                 legend { "Chosen tasks " span data-chosen aria-live="polite" {} }
                 button class="danger" formaction={ "/tasks/cancel?" (search) } { "Cancel" }
@@ -246,7 +248,7 @@ async fn confirmation(
     let html = html! {
         h1 { (action.verb()) " " (tasks) @if !is_empty { "?" } }
         @if is_empty { p { "No matching task can be changed in this way." } } @else { p { (what) } }
-        dl { @for condition in &conditions { dt { (condition.name) } dd { (UserText(&condition.value)) } } }
+        dl { @for condition in &conditions { dt { (condition.name) } dd { (condition.value) } } }
         form class="row" action={ (action.url()) "?" (parameters(listed)) } method="post" {
             @if !is_empty {
                 input type="hidden" name="all" value="true";

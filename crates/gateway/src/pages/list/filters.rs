@@ -1,7 +1,7 @@
 //! The form with the conditions of the search, and those that apply now.
 
 use api::query_pairs;
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use model::{Labels, Language, OutcomeReason, SortOrder, TaskQuery, TaskStatus, UnixTime};
 
 use super::{ListRequest, link};
@@ -18,6 +18,13 @@ pub(super) fn complete_time(value: &mut String) {
         5 => value.push_str(":00Z"),
         8 => value.push('Z'),
         _ => {}
+    }
+}
+
+/// Makes `key=value`, as pages show labels, the `key:value` of the API. A key has neither of the two characters.
+pub(super) fn complete_label(value: &mut String) {
+    if let Some(at) = value.find([':', '=']) {
+        value.replace_range(at..=at, ":");
     }
 }
 
@@ -60,7 +67,7 @@ pub(super) fn form(request: &ListRequest, languages: &[Language]) -> Markup {
 
 fn more_fields(query: &TaskQuery, languages: &[Language]) -> Markup {
     html! {
-        @for (key, value) in query.labels.iter() { (label_field(Some(&format!("{key}:{value}")))) }
+        @for (key, value) in query.labels.iter() { (label_field(Some(&format!("{key}={value}")))) }
         (label_field(None))
         label class="field" { "Group" input name="group" value=[query.group.as_ref().map(|group| group.as_str())] autocomplete="off"; }
         label class="field" {
@@ -78,7 +85,7 @@ fn more_fields(query: &TaskQuery, languages: &[Language]) -> Markup {
 }
 
 fn label_field(value: Option<&str>) -> Markup {
-    html! { label class="field" { "Label" input name="label" value=[value] placeholder="key:value" autocomplete="off"; } }
+    html! { label class="field" { "Label" input name="label" value=[value] placeholder="key=value" autocomplete="off"; } }
 }
 
 /// A script shows the time in the reader's zone, and says so.
@@ -141,7 +148,7 @@ pub(super) fn active(query: &TaskQuery) -> Markup {
         @if !conditions.is_empty() {
             ul class="chips active-filters" aria-label="Conditions" {
                 @for Condition { name, value, without } in &conditions {
-                    li { a href=(link(without)) { (name) ": " (UserText(value)) span aria-hidden="true" { "×" } span class="visually-hidden" { ", remove" } } }
+                    li { a href=(link(without)) { (name) ": " (value) span aria-hidden="true" { "×" } span class="visually-hidden" { ", remove" } } }
                 }
             }
         }
@@ -151,7 +158,7 @@ pub(super) fn active(query: &TaskQuery) -> Markup {
 /// A condition of a task search for people, and the search without it.
 pub(super) struct Condition {
     pub(super) name: &'static str,
-    pub(super) value: String,
+    pub(super) value: Markup,
     without: TaskQuery,
 }
 
@@ -162,17 +169,20 @@ pub(super) fn conditions(query: &TaskQuery) -> Vec<Condition> {
         ..query.clone()
     };
     let mut found = vec![];
-    let mut add = |name, value: Option<String>, change: &dyn Fn(&mut TaskQuery)| {
+    let mut add_markup = |name, value: Option<Markup>, change: &dyn Fn(&mut TaskQuery)| {
         let Some(value) = value else { return };
         let mut without = base.clone();
         change(&mut without);
         found.push(Condition { name, value, without });
     };
+    let mut add = |name, value: Option<String>, change: &dyn Fn(&mut TaskQuery)| {
+        let value = value.map(|value| UserText(&value).render());
+        add_markup(name, value, change);
+    };
     let names = |names: Vec<&str>| (!names.is_empty()).then(|| format::words(&names.join(", ")));
     let tasks = query.ids.len();
     let ids = (tasks > 0).then(|| format!("{tasks} chosen"));
     let text = |value: &Option<String>| value.clone();
-    let time = |time: Option<UnixTime>| time.map(api::format_time);
     add("tasks", ids, &|query| query.ids.clear());
     add(
         "id begins with",
@@ -221,8 +231,12 @@ pub(super) fn conditions(query: &TaskQuery) -> Vec<Condition> {
         query.executor.as_ref().map(ToString::to_string),
         &|query| query.executor = None,
     );
-    add("added from", time(query.from), &|query| query.from = None);
-    add("added before", time(query.until), &|query| query.until = None);
+    add_markup("added from", query.from.map(format::time), &|query| {
+        query.from = None
+    });
+    add_markup("added before", query.until.map(format::time), &|query| {
+        query.until = None
+    });
     found
 }
 
@@ -247,6 +261,21 @@ mod tests {
     }
 
     #[test]
+    fn a_label_is_written_as_pages_show_it_or_as_the_api_does() {
+        let check = |value: &str, expected: &str| {
+            let mut value = value.to_string();
+            complete_label(&mut value);
+            assert_eq!(value, expected);
+        };
+        check("course=algo", "course:algo");
+        check("course:algo", "course:algo");
+        check("course:a=b", "course:a=b");
+        check("course=a:b=c", "course:a:b=c");
+        check("course", "course");
+        check("", "");
+    }
+
+    #[test]
     fn each_condition_has_a_link_without_it() {
         let query = TaskQuery {
             text: Some("<b>".into()),
@@ -265,5 +294,15 @@ mod tests {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
         assert_eq!(active(&TaskQuery::default()).into_string(), "");
+        // A script shows it in the reader's zone.
+        let timed = TaskQuery {
+            from: Some(UnixTime(0)),
+            ..TaskQuery::default()
+        };
+        let shown = active(&timed).into_string();
+        assert!(
+            shown.contains("added from: <time datetime=\"1970-01-01T00:00:00.000000Z\""),
+            "{shown}"
+        );
     }
 }

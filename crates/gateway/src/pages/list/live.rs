@@ -36,7 +36,8 @@ pub(crate) async fn live_list(
         shown: Mutex::new(None),
     });
     let render = move || render_parts(reader.clone());
-    Ok(live_response(gateway, quota, ticks, render))
+    let turns = gateway.loading.clone();
+    Ok(live_response(gateway, quota, turns, ticks, render))
 }
 
 async fn render_parts(reader: Arc<ListReader>) -> Result<LiveParts, RequestError> {

@@ -4,8 +4,9 @@ use maud::{Markup, html};
 use model::{GroupKey, Page, SortOrder, TaskQuery, TaskSummary, UnixTime, UserName};
 
 use super::{ListRequest, labels, link};
-use crate::pages::components::{self, UserText, empty_state, task_link};
-use crate::pages::{format, groups};
+use crate::pages::components::{self, UserText, attribute_text, empty_state, task_link};
+use crate::pages::server_address::ServerAddress;
+use crate::pages::{executors, format, groups};
 
 /// The table, or what to do first if there are no tasks.
 pub(super) fn rows(request: &ListRequest, page: &Page) -> Markup {
@@ -25,7 +26,7 @@ pub(super) fn rows(request: &ListRequest, page: &Page) -> Markup {
         } @else if is_filtered(request) {
             (empty_state("No matching tasks", &html! { p { a href="/" { "Show all tasks" } } }))
         } @else {
-            (first_task(request.host.as_deref()))
+            (first_task(&request.server))
         }
     }
 }
@@ -40,16 +41,16 @@ fn is_filtered(request: &ListRequest) -> bool {
     others.has_filter() || query.after.is_some()
 }
 
-fn first_task(host: Option<&str>) -> Markup {
-    let host = host.unwrap_or("localhost:7000");
+fn first_task(server: &ServerAddress) -> Markup {
     empty_state(
         "No tasks yet",
         &html! {
             p { a class="button primary" href="/run" { "Run a program" } }
             p { "Or add a task from a terminal:" }
             pre tabindex="0" {
-                "conclave run -- echo hello\n"
-                "curl --json '{\"execute\": {\"command\": \"echo hello\"}}' http://" (host) "/api/v1/tasks?wait=10"
+                "conclave run" (server.flags()) " -- echo hello\n"
+                "curl '" (server.url) "/api/v1/tasks?wait=10'" (server.curl_token()) " \\\n"
+                "  --json '{\"execute\": {\"command\": \"echo hello\"}}'"
             }
         },
     )
@@ -89,7 +90,7 @@ pub(super) fn paging(query: &TaskQuery, page: &Page) -> Markup {
 
 fn table(tasks: &[TaskSummary]) -> Markup {
     html! {
-        table class="cards tasks" {
+        table class="cards whole-words tasks" {
             thead {
                 tr {
                     th scope="col" { (choose_all()) }
@@ -102,7 +103,6 @@ fn table(tasks: &[TaskSummary]) -> Markup {
                     th scope="col" { "Labels" }
                     th scope="col" { "Added" }
                     th scope="col" { "Took" }
-                    th scope="col" { "Executor" }
                 }
             }
             tbody { @for task in tasks { (row(task)) } }
@@ -120,7 +120,7 @@ fn choose_all() -> Markup {
 
 /// The id of the row lets a live page change it in place.
 fn row(task: &TaskSummary) -> Markup {
-    let group = task.group.clone().map(|group| GroupKey {
+    let key = task.group.clone().map(|group| GroupKey {
         user: task.user.clone(),
         group,
     });
@@ -129,16 +129,23 @@ fn row(task: &TaskSummary) -> Markup {
             td class="choose" {
                 input type="checkbox" name="id" value=(task.id) aria-label={ "Choose task " (task.id) } autocomplete="off";
             }
-            td class="tight" { (components::status(task.status, task.reason)) }
+            td class="tight outcome" { (components::status(task.status, task.reason)) }
             td data-label="Task" { (task_link(task.id)) }
-            td class="command" data-label="Command" title=(task.command) { code { (UserText(&task.command)) } }
-            td data-label="User" { a href=(of_user(&task.user)) { (UserText(task.user.as_str())) } }
-            td data-label="Group" { @if let Some(key) = &group { a href=(groups::link(key)) { (UserText(key.group.as_str())) } } }
+            td class="command" data-label="Command" title=(attribute_text(&task.command)) { code { (UserText(&task.command)) } }
+            td class="name" data-label="User" title=(attribute_text(task.user.as_str())) { a href=(of_user(&task.user)) { (UserText(task.user.as_str())) } }
+            td class="name" data-label="Group" title=[key.as_ref().map(|key| attribute_text(key.group.as_str()))] {
+                @if let Some(key) = &key { a href=(groups::link(key)) { (UserText(key.group.as_str())) } }
+            }
             td data-label="Language" { @if let Some(language) = &task.language { (language) } }
-            td data-label="Labels" { (labels(&task.labels)) }
+            td class="labels" data-label="Labels" { (labels(&task.labels)) }
             td class="tight" data-label="Added" { (format::time(task.add_time)) }
-            td class="tight" data-label="Took" { (took(task)) }
-            td data-label="Executor" { @if let Some(executor) = &task.executor { a href={ "/executors/" (format::encode(executor.as_str())) } { (executor) } } }
+            td class="tight" data-label="Took" {
+                (took(task))
+                // The store keeps with a row only which executor has the task now.
+                @if let Some(executor) = &task.executor {
+                    div class="name" title=(executor) { " on " a href=(executors::link(executor)) { (executor) } }
+                }
+            }
         }
     }
 }
@@ -248,7 +255,10 @@ mod tests {
             query: query.clone(),
             notice: None,
             sees_all_users: true,
-            host: None,
+            server: ServerAddress {
+                url: "https://host:7001".into(),
+                needs_token: false,
+            },
         }
     }
 
@@ -286,15 +296,21 @@ mod tests {
 
     #[test]
     fn an_empty_store_says_what_to_do_first() {
-        let list = ListRequest {
-            host: Some("host:7000\"<".into()),
-            ..request(&TaskQuery::default())
+        let shown = |needs_token: bool| {
+            let mut list = request(&TaskQuery::default());
+            list.server.needs_token = needs_token;
+            rows(&list, &Page::default()).into_string()
         };
-        let empty = rows(&list, &Page::default()).into_string();
-        assert!(
-            empty.contains("href=\"/run\"") && empty.contains("http://host:7000"),
-            "{empty}"
-        );
-        assert!(!empty.contains("\"<"), "{empty}");
+        let empty = shown(false);
+        for expected in [
+            "href=\"/run\"",
+            "conclave run --server https://host:7001 -- echo hello",
+            "curl 'https://host:7001/api/v1/tasks?wait=10' \\",
+        ] {
+            assert!(empty.contains(expected), "{expected}: {empty}");
+        }
+        assert!(!empty.contains("TOKEN"), "{empty}");
+        let with_token = shown(true);
+        assert!(with_token.contains(" --token-file ") && with_token.contains("Authorization: Bearer "));
     }
 }

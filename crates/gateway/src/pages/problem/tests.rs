@@ -202,6 +202,29 @@ async fn exceeded_limits_are_pages_in_a_browser() {
     assert!(text.contains("href=\"/?user=ada\""), "{text}");
 }
 
+#[test]
+fn a_failed_sign_in_leads_back_to_its_form_and_the_requested_page() {
+    let problem = Problem {
+        kind: "/api/docs#too-many".into(),
+        title: "Too many".into(),
+        status: 429,
+        detail: "wait".into(),
+        field: None,
+        limit: None,
+        actual: None,
+    };
+    for method in [Method::GET, Method::POST] {
+        let uri = Uri::from_static("/sign-in?next=%2Fgroups");
+        let headers = HeaderMap::new();
+        let shown = content(&problem, &FailedRequest { method, uri, headers }).into_string();
+        assert_eq!(
+            shown.matches("href=\"/sign-in?next=%2Fgroups\"").count(),
+            1,
+            "{shown}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_panic_is_a_page_in_a_browser() {
     let calls = Arc::new(FakeCalls::default());

@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use model::InvalidField;
 use serde::Serialize;
 
-use super::form::{DATA, FormContent, FormFile, LIMITS, ReferredContent, RunForm};
+use super::form::{CASES, DATA, FormContent, FormFile, LIMITS, ReferredContent, RunForm, is_zip};
 use super::words::{quote_word, split_words};
+use crate::pages::server_address::ServerAddress;
 
 /// The form as text to copy into a shell or a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,13 +19,6 @@ pub(super) struct TaskCommands {
     pub(super) json: String,
     /// What the commands leave out.
     pub(super) note: Option<String>,
-}
-
-/// The server as its clients reach it.
-pub(super) struct ServerAddress {
-    /// Without a path.
-    pub(super) url: String,
-    pub(super) needs_token: bool,
 }
 
 /// How long the curl line waits for the end of the task.
@@ -39,16 +33,29 @@ impl TaskCommands {
             Some(line) => line.render(server),
             None => add_line(&json, server),
         };
-        let mut missing = form.upload_names.iter().map(String::as_str).collect::<Vec<_>>();
-        missing.extend(form.uploads.iter().map(|upload| upload.path.as_str()));
-        let note = (!missing.is_empty()).then(|| {
-            format!(
+        let mut attached = form.upload_names.iter().map(String::as_str).collect::<Vec<_>>();
+        attached.extend(form.uploads.iter().map(|upload| upload.path.as_str()));
+        let mut attached: Vec<_> = attached.into_iter().map(AttachedFile::of_task).collect();
+        let mut notes = Vec::new();
+        let cases = form.attached_cases();
+        // The API takes cases one by one or in files, not both.
+        match form.to_json()?.get(CASES) {
+            None => attached.extend(cases.into_iter().map(AttachedFile::of_cases)),
+            Some(_) if cases.is_empty() => {}
+            Some(_) => {
+                notes.push("The attached files with cases are not part of these commands.".to_string())
+            }
+        }
+        if !attached.is_empty() {
+            let names: Vec<_> = attached.iter().map(|file| file.path).collect();
+            notes.push(format!(
                 "curl takes the attached files from the current folder: {}. The JSON and the command line do not have them.",
-                missing.join(", ")
-            )
-        });
+                names.join(", ")
+            ));
+        }
+        let note = (!notes.is_empty()).then(|| notes.join(" "));
         Ok(TaskCommands {
-            curl: curl_line(&json, &missing, server),
+            curl: curl_line(&json, &attached, server),
             cli,
             json,
             note,
@@ -56,29 +63,55 @@ impl TaskCommands {
     }
 }
 
-fn curl_line(json: &str, attached: &[&str], server: &ServerAddress) -> String {
+/// A file that curl sends beside the JSON of the task.
+struct AttachedFile<'f> {
+    /// The part of the form that it is.
+    part: &'static str,
+    path: &'f str,
+    path_there: &'f str,
+}
+
+impl AttachedFile<'_> {
+    fn of_task(path: &str) -> AttachedFile<'_> {
+        let (part, path_there) = match path.strip_prefix(DATA) {
+            Some(below) => ("data", below),
+            None => ("source", path),
+        };
+        AttachedFile {
+            part,
+            path,
+            path_there,
+        }
+    }
+
+    fn of_cases(path: &str) -> AttachedFile<'_> {
+        let part = if is_zip(path) { "cases_zip" } else { "cases" };
+        AttachedFile {
+            part,
+            path,
+            path_there: path,
+        }
+    }
+}
+
+fn curl_line(json: &str, attached: &[AttachedFile<'_>], server: &ServerAddress) -> String {
     let mut line = format!(
         "curl --no-progress-meter --fail-with-body {}",
         quote_word(&format!("{}/api/v1/tasks?wait={WAIT}", server.url))
     );
-    if server.needs_token {
-        line.push_str(" \\\n  -H \"Authorization: Bearer $(cat \"$CONCLAVE_TOKEN_FILE\")\"");
-    }
+    line.push_str(server.curl_token());
     if attached.is_empty() {
         line.push_str(" \\\n  -H 'Content-Type: application/json' --data-binary @- ");
     } else {
         line.push_str(" \\\n  -F 'task=<-' ");
-        for path in attached {
-            let (field, path_there) = match path.strip_prefix(DATA) {
-                Some(below) => ("data", below),
-                None => ("source", *path),
-            };
+        for AttachedFile {
+            part,
+            path,
+            path_there,
+        } in attached
+        {
             let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-            let part = format!(
-                "{field}=@\"{}\";filename=\"{}\"",
-                quoted(path),
-                quoted(path_there)
-            );
+            let part = format!("{part}=@\"{}\";filename=\"{}\"", quoted(path), quoted(path_there));
             let _ = write!(line, "\\\n  -F {} ", quote_word(&part));
         }
     }
@@ -88,19 +121,7 @@ fn curl_line(json: &str, attached: &[&str], server: &ServerAddress) -> String {
 
 /// Adds the task from its JSON, for tasks that the flags of the command line cannot describe.
 fn add_line(json: &str, server: &ServerAddress) -> String {
-    format!(
-        "conclave add{} --file - {}",
-        server_flags(server),
-        here_document(json)
-    )
-}
-
-fn server_flags(server: &ServerAddress) -> String {
-    let token = match server.needs_token {
-        true => " --token-file \"$CONCLAVE_TOKEN_FILE\"",
-        false => "",
-    };
-    format!(" --server {}{token}", quote_word(&server.url))
+    format!("conclave add{} --file - {}", server.flags(), here_document(json))
 }
 
 /// The text as the input of a command, as it is: a quoted word ends it, so a shell expands nothing in it.
@@ -210,7 +231,7 @@ impl CliLine {
             true => String::new(),
             false => format!(" \\\n  --{words}"),
         };
-        let run = format!("conclave run{}{passes_input}{flags}{words}", server_flags(server));
+        let run = format!("conclave run{}{passes_input}{flags}{words}", server.flags());
         match input.as_str() {
             "" => format!("{files}{run}\n"),
             whole if whole.ends_with('\n') => format!("{files}{run} {}", here_document(whole)),
@@ -239,7 +260,10 @@ impl RunForm {
             .chain(["compile.env", "compile.network"]);
         let sets_compile = names.into_iter().any(|name| !self.get(name).trim().is_empty());
         let only_input = self.input.is_some() && self.get("execute.input").is_empty();
-        has_blob || only_input || (sets_compile && self.get("compile.command").trim().is_empty())
+        has_blob
+            || only_input
+            || self.is_judged()
+            || (sets_compile && self.get("compile.command").trim().is_empty())
     }
 }
 

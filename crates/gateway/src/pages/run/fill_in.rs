@@ -1,16 +1,20 @@
 //! Fills the form of the page Run with an example of a language, or with a task that exists.
 
+mod cases;
+
+pub(super) use self::cases::set_cases;
+
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::TryStreamExt;
 use model::{
-    AddTask, BlobHash, Content, Language, LanguageExample, LimitPolicy, Limits, SourceClasses, StepCommand,
-    Task, TaskSpec,
+    AddTask, BlobHash, Content, Language, LanguageExample, Limits, SourceClasses, StepCommand, Task, TaskSpec,
 };
 
 use super::form::{FormContent, FormFile, ReferredContent, RunForm};
+use super::step_limits::{LimitSources, StepLimits};
 use super::words::{join_words, quote_word};
 use crate::caller::DEFAULT_USER;
 use crate::gateway::Gateway;
@@ -35,13 +39,14 @@ pub(super) fn form_content(bytes: &[u8]) -> FormContent {
     }
 }
 
-/// The form with the example of the language.
+/// The form with the example of the language. Its file needs no name: it has the usual one of the language that is chosen when
+/// the form is sent.
 pub(super) fn example(language: &Language) -> RunForm {
     let mut form = RunForm::default();
     form.set("language", language.name.as_str());
     form.set("execute.input", LanguageExample::INPUT);
     form.files.push(FormFile {
-        path: language.source_name.to_string(),
+        path: String::new(),
         content: FormContent::Text(example_source(language)),
         executable: false,
     });
@@ -54,9 +59,11 @@ pub(super) fn example_source(language: &Language) -> String {
 
 /// The form with the source, commands, input and limits of a task. What the task has from its language or from the
 /// operator's defaults is left to them again.
-pub(super) async fn from_task(gateway: &Gateway, task: Task, language: Option<&Language>) -> RunForm {
-    let spec = task.spec;
+pub(super) async fn from_task(gateway: &Gateway, task: Task, sources: LimitSources<'_>) -> RunForm {
+    let language = sources.language;
+    let mut spec = task.spec;
     let mut form = RunForm::default();
+    cases::set_judging(gateway, &mut form, &mut spec).await;
     let mut budget = MAX_SHOWN_TOTAL;
     let left_out = LeftToLanguage::of(&spec, language);
     let text = |value: Option<&str>| value.unwrap_or_default().to_string();
@@ -76,7 +83,10 @@ pub(super) async fn from_task(gateway: &Gateway, task: Task, language: Option<&L
         join_words(spec.keep.iter().map(|pattern| pattern.as_str()), " "),
     );
     form.set("labels", pairs(spec.labels.iter()));
-    let policy = &gateway.options.limits;
+    let requested = sources.requested(&StepLimits {
+        compile: spec.compile.as_ref().map(|step| step.limits),
+        execute: spec.execute.limits,
+    });
     if let Some(compile) = &spec.compile {
         if !left_out.compile {
             form.set("compile.command", command_line(&compile.command));
@@ -86,12 +96,7 @@ pub(super) async fn from_task(gateway: &Gateway, task: Task, language: Option<&L
             "compile.network",
             text(compile.network.as_ref().map(|name| name.as_str())),
         );
-        set_limits(
-            &mut form,
-            "compile",
-            &compile.limits,
-            &default_limits(policy, language, "compile"),
-        );
+        set_limits(&mut form, "compile", &requested.compile.unwrap_or_default());
     }
     let execute = &spec.execute;
     if !left_out.execute {
@@ -106,12 +111,7 @@ pub(super) async fn from_task(gateway: &Gateway, task: Task, language: Option<&L
         "execute.network",
         text(execute.network.as_ref().map(|name| name.as_str())),
     );
-    set_limits(
-        &mut form,
-        "execute",
-        &execute.limits,
-        &default_limits(policy, language, "execute"),
-    );
+    set_limits(&mut form, "execute", &requested.execute);
     match shown_content(gateway, &execute.input, &mut budget).await {
         FormContent::Text(text) => form.set("execute.input", text),
         FormContent::Referred(referred) => form.input = Some(referred),
@@ -129,20 +129,6 @@ pub(super) async fn from_task(gateway: &Gateway, task: Task, language: Option<&L
         });
     }
     form
-}
-
-/// The limits of a step that requests none, as far as the gateway knows them.
-pub(super) fn default_limits(policy: &LimitPolicy, language: Option<&Language>, step: &str) -> Limits {
-    let limits = match language.map(|language| &language.limits) {
-        Some(limits) if step == "compile" => limits.defaults(&limits.compile, &policy.default),
-        Some(limits) => limits.defaults(&limits.execute, &policy.default),
-        None => policy.default,
-    };
-    let with_default = LimitPolicy {
-        default: limits,
-        ..*policy
-    };
-    with_default.resolve(Limits::default()).unwrap_or(limits)
 }
 
 /// The value of a limit as a person writes it; `None` if there is none.
@@ -217,11 +203,10 @@ fn pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     words.map(|word| quote_word(&word)).collect::<Vec<_>>().join("\n")
 }
 
-fn set_limits(form: &mut RunForm, step: &str, limits: &Limits, default: &Limits) {
+fn set_limits(form: &mut RunForm, step: &str, requested: &Limits) {
     for name in super::form::LIMITS {
-        let value = limit_text(limits, name);
-        if value != limit_text(default, name) {
-            form.set(&format!("{step}.limits.{name}"), value.unwrap_or_default());
+        if let Some(value) = limit_text(requested, name) {
+            form.set(&format!("{step}.limits.{name}"), value);
         }
     }
 }
@@ -375,7 +360,13 @@ mod tests {
             spec: add.spec,
             ..crate::fake_calls::task()
         };
-        let form = from_task(&gateway, task, Some(&python())).await;
+        let language = python();
+        let sources = LimitSources {
+            policy: &gateway.options.limits,
+            language: Some(&language),
+            capacity: model::Capacity::UNKNOWN,
+        };
+        let form = from_task(&gateway, task, sources).await;
         assert_eq!(form.get("execute.command"), "");
         assert_eq!(form.get("execute.limits.wall"), "");
         assert_eq!(form.get("execute.limits.memory"), "64MiB");

@@ -1,11 +1,15 @@
 //! What is in the form of the page Run, and the task that it describes.
 
+mod cases;
+
 use std::collections::BTreeMap;
 
 use api::NewTask;
 use bytes::Bytes;
 use model::{BlobHash, Content, InvalidField, TaskFile, WorkspacePath};
 use serde_json::{Map, Value, json};
+
+pub(super) use self::cases::{CASES, FormCase, cases_of_uploads, form_case, is_zip};
 
 use super::words::split_words;
 
@@ -22,6 +26,15 @@ pub(super) struct RunForm {
     pub(super) uploaded_input: Option<Bytes>,
     /// Files that the browser has sent whole.
     pub(super) uploads: Vec<UploadedFile>,
+    pub(super) cases: Vec<FormCase>,
+    /// The JSON of cases that are too many to be shown, or of a zip with cases.
+    pub(super) cases_kept: Option<String>,
+    /// The JSON of the fields of the task about its check for which the form has no controls.
+    pub(super) check_kept: Option<String>,
+    /// Files with cases that the browser has sent.
+    pub(super) case_uploads: Vec<UploadedFile>,
+    /// Names of files with cases that the browser has and does not send.
+    case_upload_names: Vec<String>,
     /// Names of files that the browser has and does not send, for the commands that send them.
     pub(super) upload_names: Vec<String>,
 }
@@ -78,7 +91,7 @@ pub(super) const LIMITS: [&str; 9] = [
 const COUNTS: [&str; 2] = ["processes", "open_files"];
 
 /// The controls with one value each.
-pub(super) const FIELDS: [&str; 35] = [
+pub(super) const FIELDS: [&str; 39] = [
     "language",
     "root",
     "wait_for_executor",
@@ -108,6 +121,10 @@ pub(super) const FIELDS: [&str; 35] = [
     "execute.limits.open_files",
     "execute.limits.stack",
     "execute.limits.space",
+    "problem",
+    "check.kind",
+    "check.float_tolerance",
+    "stop",
     "keep",
     "labels",
     "group",
@@ -132,7 +149,8 @@ impl RunForm {
     }
 
     pub(super) fn count_controls(&self) -> usize {
-        self.fields.len() + self.files.len() + self.uploads.len() + self.upload_names.len()
+        let files = self.files.len() + self.uploads.len() + self.upload_names.len();
+        self.fields.len() + files + self.cases.len() + self.case_uploads.len() + self.case_upload_names.len()
     }
 
     pub(super) fn has_text_files(&self) -> bool {
@@ -163,6 +181,9 @@ impl RunForm {
             "run_again" => self.run_again = Some(value),
             "upload_name" => self.upload_names.push(value),
             other => {
+                if let Some(taken) = self.take_case_control(other, &with_unix_lines(&value)) {
+                    return taken;
+                }
                 let Some(known) = known_field(other) else {
                     return Err(InvalidField::new(
                         other,
@@ -195,6 +216,7 @@ impl RunForm {
         }
         insert_map(&mut task, "labels", self.pairs("labels")?);
         self.insert_files(&mut task)?;
+        self.insert_judging(&mut task)?;
         let compile = self.step("compile")?;
         if !compile.is_empty() {
             task.insert("compile".into(), compile.into());
@@ -206,6 +228,8 @@ impl RunForm {
         }
         let input = self.get("execute.input");
         match (&self.input, input.is_empty()) {
+            // Each case has an input of its own.
+            _ if self.is_judged() => {}
             (Some(referred), true) => drop(execute.insert("input".into(), referred.to_json())),
             (_, true) => {}
             (_, false) => drop(execute.insert("input".into(), input.into())),
@@ -223,7 +247,8 @@ impl RunForm {
             api::ParseError::Invalid(invalid) => invalid,
             other => InvalidField::new("body", other.to_string()),
         })?;
-        if let Some(bytes) = &self.uploaded_input {
+        self.add_case_uploads(&mut task)?;
+        if let Some(bytes) = self.uploaded_input.as_ref().filter(|_| !self.is_judged()) {
             if self.input.is_some() || !self.get("execute.input").is_empty() {
                 let problem = "is given as a text and as a file; choose one";
                 return Err(InvalidField::new("execute.input", problem));
@@ -406,10 +431,14 @@ pub(super) fn control_of(field: &str) -> Option<&'static str> {
     if files.into_iter().any(is_within) {
         return Some(FILES);
     }
+    if [CASES, "groups", "case"].into_iter().any(is_within) {
+        return Some(CASES);
+    }
     let known = FIELDS.iter().find(|known| is_within(known)).copied();
     known.or_else(|| match field.split('.').next() {
         Some("compile") => Some("compile.command"),
         Some("execute") => Some("execute.command"),
+        Some("check" | "interact") => Some("check.kind"),
         _ => None,
     })
 }

@@ -78,8 +78,10 @@ impl ReceivedForm {
         };
         match (name.as_str(), file_name) {
             // A browser sends a control for files without a file as an empty one without a name.
-            ("upload" | "input_upload", Some(path)) if path.is_empty() && bytes.is_empty() => {}
+            ("upload" | "input_upload" | "cases_upload", Some(path))
+                if path.is_empty() && bytes.is_empty() => {}
             ("upload", Some(path)) => self.form.uploads.push(UploadedFile { path, bytes }),
+            ("cases_upload", Some(path)) => self.form.case_uploads.push(UploadedFile { path, bytes }),
             ("input_upload", Some(_)) => self.form.uploaded_input = Some(bytes),
             (name, _) => self.take(name, bytes)?,
         }

@@ -1,13 +1,16 @@
 //! The HTML of the page Run. Without scripts it is a form; `web/editor.js` makes an editor of it.
 
+mod cases;
+
 use api::{Language, Root};
 use maud::{Markup, html};
-use model::TaskId;
+use model::{Limits, TaskId};
 
 use super::commands::TaskCommands;
-use super::fill_in::{default_limits, limit_text};
-use super::form::{FILES, FormContent, FormFile, LIMITS, ReferredContent, RunForm};
-use super::problem::FormProblem;
+use super::fill_in::limit_text;
+use super::form::{CASES, FILES, FormContent, FormFile, LIMITS, ReferredContent, RunForm};
+use super::problem::{FormProblem, WAIT_LABEL};
+use super::step_limits::StepLimits;
 use crate::gateway::Gateway;
 use crate::pages::components::UserText;
 use crate::pages::layout::StyleNonce;
@@ -18,6 +21,7 @@ pub(super) struct RunView<'a> {
     pub(super) languages: &'a [Language],
     /// The row of the chosen language.
     pub(super) chosen: Option<&'a model::Language>,
+    pub(super) default_limits: StepLimits,
     pub(super) roots: &'a [Root],
     pub(super) form: &'a RunForm,
     pub(super) problem: Option<&'a FormProblem>,
@@ -81,6 +85,7 @@ impl RunView<'_> {
                 (self.files())
                 (self.commands_fields())
                 (self.input())
+                (self.cases())
                 (self.limits())
                 (self.more())
                 (self.as_commands())
@@ -99,7 +104,7 @@ impl RunView<'_> {
         };
         let is_known = current.is_empty() || self.languages.iter().any(is_current);
         let option = |language: &Language| {
-            html! { option value=(language.name) selected[is_current(language)] { (language.title) } }
+            html! { option value=(language.name) data-source=(language.source_name) selected[is_current(language)] { (language.title) } }
         };
         self.field("language", "Language", None, &|described| html! {
             select id=(id_of("language")) name="language" aria-describedby=(described) aria-invalid=[self.invalid("language")] {
@@ -178,14 +183,13 @@ impl RunView<'_> {
     }
 
     fn limits(&self) -> Markup {
-        let step = |step: &'static str, title: &str| {
-            let default = default_limits(&self.gateway.options.limits, self.chosen, step);
+        let step = |step: &'static str, title: &str, default: &Limits| {
             html! {
                 fieldset {
                     legend { (title) }
                     div class="form-grid" {
                         @for (name, label) in LIMITS.into_iter().zip(LIMIT_LABELS) {
-                            @let placeholder = limit_text(&default, name).unwrap_or_else(|| "no limit".to_string());
+                            @let placeholder = limit_text(default, name).unwrap_or_else(|| "no limit".to_string());
                             (self.text(&format!("{step}.limits.{name}"), label, &placeholder, None))
                         }
                     }
@@ -198,8 +202,8 @@ impl RunView<'_> {
                 summary { "Limits" span class="dim" { " (empty: the default that is shown)" } }
                 p class="hint" { "Times like 250ms, 2s or 1m30s; sizes like 64KiB or 256MiB." }
                 div class="run-stack" {
-                    (step("execute", "Of the program"))
-                    (step("compile", "Of the compile command"))
+                    (step("execute", "Of the program", &self.default_limits.execute))
+                    (step("compile", "Of the compile command", &self.default_limits.compile.unwrap_or_default()))
                 }
             }
         }
@@ -240,7 +244,7 @@ impl RunView<'_> {
                     }
                     label class="run-check" {
                         input type="checkbox" name="wait_for_executor" value="true" checked[!self.form.get("wait_for_executor").is_empty()];
-                        "Add the task even if no executor has its language or root now"
+                        (WAIT_LABEL)
                     }
                 }
             }
@@ -373,7 +377,8 @@ fn file_block(index: usize, file: &FormFile) -> Markup {
         div class="run-file" data-file=(number) {
             div class="field" {
                 label for={ "path-" (number) } { "Name of file " (number) }
-                input id={ "path-" (number) } name="path" value=(file.path) autocomplete="off" spellcheck="false";
+                input id={ "path-" (number) } name="path" value=(file.path) placeholder="the usual name of the language"
+                    autocomplete="off" spellcheck="false";
             }
             @if file.executable { input type="hidden" name="executable" value="true"; }
             @match &file.content {
@@ -431,6 +436,9 @@ fn label_of(control: &str) -> String {
     };
     let words = match control {
         FILES => "Files",
+        CASES => "Cases",
+        "check.kind" => "Check",
+        "check.float_tolerance" => "Tolerance of numbers",
         "compile.command" => "Compile command",
         "execute.command" => "Command",
         "execute.args" => "Arguments",

@@ -53,7 +53,7 @@ fn read_quoted(
 }
 
 /// A word as a shell reads it, quoted only if it needs that.
-pub(super) fn quote_word(word: &str) -> String {
+pub(in crate::pages) fn quote_word(word: &str) -> String {
     let is_plain = |c: char| {
         c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ',' | '@' | ':' | '=' | '%')
     };

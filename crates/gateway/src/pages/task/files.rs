@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 use model::{Content, FilesLeftOut, KeptFile, LeftOutReason, Task, TaskFiles, TaskId, TaskResult};
 
-use super::preview::{ImageType, plain_name};
+use super::preview::ImageType;
 use super::view::{FilePlace, view_link};
-use crate::pages::components::{UserText, copy_button};
+use crate::pages::components::{UserText, attribute_text, copy_button};
 use crate::pages::format;
 
 /// How many images are shown on the page of a task, and how large each may be.
@@ -97,15 +97,16 @@ fn row(id: TaskId, file: &KeptFile) -> Markup {
 
 /// The images among the files, by the endings of their names. The browser loads them as it shows them, and never runs them.
 fn images(id: TaskId, files: &[KeptFile]) -> Markup {
-    let is_image =
-        |file: &&KeptFile| file.size <= MAX_IMAGE_BYTES && ImageType::of_name(file.path.as_str()).is_some();
+    // An empty one would be shown as a broken image.
+    let has_size = |file: &KeptFile| (1..=MAX_IMAGE_BYTES).contains(&file.size);
+    let is_image = |file: &&KeptFile| has_size(file) && ImageType::of_name(file.path.as_str()).is_some();
     let images: Vec<_> = files.iter().filter(is_image).take(MAX_IMAGES).collect();
     html! {
         @if !images.is_empty() {
             div class="previews" {
                 @for file in images {
                     a href=(view_link(id, &FilePlace::Kept(file.path.to_string()))) {
-                        img src=(file_link(id, file.path.as_str())) alt=(plain_name(file.path.as_str())) loading="lazy";
+                        img src=(file_link(id, file.path.as_str())) alt=(attribute_text(file.path.as_str())) loading="lazy";
                     }
                 }
             }
@@ -192,7 +193,10 @@ mod tests {
             ]),
             2
         );
-        assert_eq!(count(vec![kept("a.png", MAX_IMAGE_BYTES + 1)]), 0);
+        assert_eq!(
+            count(vec![kept("a.png", MAX_IMAGE_BYTES + 1), kept("b.png", 0)]),
+            0
+        );
         let many = (0..30).map(|number| kept(&format!("{number}.webp"), 9));
         assert_eq!(count(many.collect()), MAX_IMAGES);
     }

@@ -1,5 +1,7 @@
 //! The live events of a task's page: its parts as HTML when they change, and its output as HTML to append.
 
+mod marks;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,11 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use futures::stream::{self, BoxStream, StreamExt};
 use maud::{Markup, html};
-use model::{AttemptNumber, OutputSource, StreamName, Task, TaskId, TaskStatus, TaskWait};
+use model::{AttemptNumber, OutputSource, StepName, StreamName, Task, TaskId, TaskStatus, TaskWait};
+use tokio::time::{Instant, sleep_until};
 
+use self::marks::LiveMarks;
+use super::case_strip::{CASES_EVENT, CaseStrip, KnownVerdicts};
 use super::steps::StepView;
 use super::{LiveView, kept, parts, waiting};
 use crate::caller::Caller;
@@ -28,6 +33,10 @@ use crate::tasks::{FeedItem, MAX_JUDICATOR_LAG, OutputPiece, TaskFeed, sse_respo
 /// How often the reason is read why a task waits.
 const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Marks of cases that come within this time are sent together. Many marks are sent less often.
+const MARKS_PAUSE: Duration = Duration::from_millis(150);
+const MAX_MARKS_PAUSE: Duration = Duration::from_secs(2);
+
 /// The event that empties the outputs: what follows is their beginning.
 const RESET_EVENT: &str = "reset";
 
@@ -38,9 +47,9 @@ pub(crate) async fn live_task(
     TaskPath(id): TaskPath,
 ) -> Result<Response, RequestError> {
     let loaded = gateway.load_task(&quota, gateway.calls.get(id, None)).await?;
-    drop(caller.check_owner(loaded)?);
+    let strip = CaseStrip::of(&caller.check_owner(loaded)?.task);
     let stop = gateway.stop.clone();
-    let events = events(gateway, quota, id)
+    let events = events(gateway, quota, id, strip)
         .take_until(tokio::time::sleep(MAX_STREAM_TIME))
         .take_until(stop.cancelled_owned());
     Ok(sse_response(events.boxed()))
@@ -51,6 +60,8 @@ enum Wake {
     Fed(Option<Result<FeedItem, RequestError>>),
     /// The task may still wait, and another reason may have become true.
     Tick,
+    /// Verdicts that have come are to be shown.
+    MarksDue,
 }
 
 /// The page of a task in one browser.
@@ -65,11 +76,21 @@ struct LiveTask {
     /// The attempt whose output is shown.
     attempt: Option<AttemptNumber>,
     status: Option<TaskStatus>,
+    /// The cases of the task, if it is judged.
+    strip: Option<CaseStrip>,
+    marks: LiveMarks,
+    /// When new verdicts are sent.
+    marks_due: Option<Instant>,
     queue: VecDeque<Event>,
     ended: bool,
 }
 
-fn events(gateway: Arc<Gateway>, quota: RequestQuota, id: TaskId) -> BoxStream<'static, Event> {
+fn events(
+    gateway: Arc<Gateway>,
+    quota: RequestQuota,
+    id: TaskId,
+    strip: Option<CaseStrip>,
+) -> BoxStream<'static, Event> {
     let feed = TaskFeed::new(gateway.clone(), quota.clone(), id, None);
     let feed = stream::unfold(Some(feed), |feed| async {
         let mut feed = feed?;
@@ -87,6 +108,9 @@ fn events(gateway: Arc<Gateway>, quota: RequestQuota, id: TaskId) -> BoxStream<'
         converters: BTreeMap::new(),
         attempt: None,
         status: None,
+        strip,
+        marks: LiveMarks::default(),
+        marks_due: None,
         // The browser may show the output of an earlier connection.
         queue: VecDeque::from([reset_event()]),
         ended: false,
@@ -99,7 +123,7 @@ fn events(gateway: Arc<Gateway>, quota: RequestQuota, id: TaskId) -> BoxStream<'
             if live.ended {
                 return None;
             }
-            let wake = live.wakes.next().await?;
+            let wake = live.next_wake().await?;
             live.on_wake(wake).await;
         }
     })
@@ -111,6 +135,16 @@ fn reset_event() -> Event {
 }
 
 impl LiveTask {
+    async fn next_wake(&mut self) -> Option<Wake> {
+        let Some(due) = self.marks_due else {
+            return self.wakes.next().await;
+        };
+        tokio::select! {
+            wake = self.wakes.next() => wake,
+            () = sleep_until(due) => Some(Wake::MarksDue),
+        }
+    }
+
     async fn on_wake(&mut self, wake: Wake) {
         match wake {
             Wake::Fed(Some(Ok(FeedItem::Output(piece)))) => self.on_output(&piece),
@@ -128,6 +162,7 @@ impl LiveTask {
                     self.refresh_waiting().await;
                 }
             }
+            Wake::MarksDue => self.send_marks(),
         }
     }
 
@@ -138,6 +173,18 @@ impl LiveTask {
             }
             self.attempt = Some(piece.attempt);
             self.converters.clear();
+            self.marks = LiveMarks::default();
+        }
+        // The output of a judged task is not that of its program, but a line for each case that is judged.
+        if let Some(strip) = &self.strip
+            && piece.source.step == StepName::Execute
+        {
+            if piece.source.stream == StreamName::Stdout && self.marks.push(&piece.bytes) {
+                let pause = MARKS_PAUSE.mul_f64(1.0 + strip.len() as f64 / 100.0);
+                let due = Instant::now() + pause.min(MAX_MARKS_PAUSE);
+                self.marks_due.get_or_insert(due);
+            }
+            return;
         }
         let html = self
             .converters
@@ -145,6 +192,20 @@ impl LiveTask {
             .or_default()
             .push(&piece.bytes);
         self.push_output(piece.source, &html);
+    }
+
+    fn send_marks(&mut self) {
+        self.marks_due = None;
+        let (Some(strip), Some(status)) = (&self.strip, self.status) else {
+            return;
+        };
+        let known = KnownVerdicts {
+            marks: &self.marks.verdicts,
+            judgement: None,
+            status,
+        };
+        let html = strip.show(known).into_string();
+        self.send_if_changed(CASES_EVENT, html);
     }
 
     fn push_output(&mut self, source: OutputSource, html: &str) {
@@ -173,6 +234,9 @@ impl LiveTask {
         // On an error the page keeps what it shows, until the next change.
         for (name, html) in loaded.unwrap_or_default() {
             self.send_if_changed(name, html);
+        }
+        if !status.is_done() {
+            self.send_marks();
         }
     }
 
@@ -227,8 +291,17 @@ fn rendered(task: &Task, wait: Option<&TaskWait>) -> Vec<(&'static str, String)>
             };
             if let Some(captured) = step.captured(stream) {
                 all.push((size_event_name(source), html! { span { (size(captured)) } }));
+            } else if task.status.is_done() {
+                // The style sheet hides the links to it.
+                all.push((
+                    size_event_name(source),
+                    html! { span data-not-kept { "nothing is kept" } },
+                ));
             }
         }
+    }
+    if let Some(strip) = CaseStrip::of(task).filter(|_| task.status.is_done()) {
+        all.push((CASES_EVENT, strip.of_task(task)));
     }
     all.push(("files", kept(task)));
     all.into_iter()

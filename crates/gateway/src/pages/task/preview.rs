@@ -2,9 +2,12 @@
 
 use maud::{Markup, html};
 
-use crate::pages::components::is_hidden;
+use crate::pages::components::attribute_text;
 use crate::pages::format;
 use crate::pages::output_view::text_view;
+
+/// The id of the element with the text of a file.
+pub(super) const TEXT_ID: &str = "file-text";
 
 /// How many rows and columns of a table are shown, and how much of a cell.
 const MAX_ROWS: usize = 200;
@@ -96,11 +99,6 @@ impl FileKind {
     }
 }
 
-/// The name of a file for an attribute, where hidden characters cannot be shown.
-pub(super) fn plain_name(name: &str) -> String {
-    name.chars().filter(|character| !is_hidden(*character)).collect()
-}
-
 /// The file as `kind`.
 pub(super) fn preview(file: &FileHead<'_>, kind: FileKind) -> Markup {
     let shown = file.bytes.len() as u64;
@@ -108,15 +106,12 @@ pub(super) fn preview(file: &FileHead<'_>, kind: FileKind) -> Markup {
     html! {
         @match kind {
             FileKind::Image(_) => @match &file.image_url {
-                Some(url) => p { img class="preview" src=(url) alt=(plain_name(file.name)); },
+                Some(url) => p { img class="preview" src=(url) alt=(attribute_text(file.name)); },
                 None => (hex(file.bytes)),
             },
             FileKind::Table(separator) => (table(file, separator, is_whole)),
-            FileKind::Text => (text_view("file-text", "Text of the file", file.bytes)),
+            FileKind::Text => (text_view(TEXT_ID, "Text of the file", file.bytes)),
             FileKind::Binary => (hex(file.bytes)),
-        }
-        @if !is_whole && matches!(kind, FileKind::Text) {
-            p class="dim" { "Only the first " (format::bytes(shown)) " are shown." }
         }
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct StepView<'t> {
     limits: &'t Limits,
     network: Option<&'t NetworkName>,
     outcome: Option<&'t Outcome>,
+    /// Whether it runs once for each case of the task. Then the cases have the outcomes and the outputs.
+    for_each_case: bool,
 }
 
 impl StepView<'_> {
@@ -36,6 +38,7 @@ impl StepView<'_> {
             limits: &step.limits,
             network: step.network.as_ref(),
             outcome: result.and_then(|result| result.compile.as_ref()),
+            for_each_case: false,
         });
         let execute = &task.spec.execute;
         let execute = StepView {
@@ -46,6 +49,7 @@ impl StepView<'_> {
             limits: &execute.limits,
             network: execute.network.as_ref(),
             outcome: result.and_then(|result| result.execute.as_ref()),
+            for_each_case: task.spec.judging.is_some(),
         };
         compile.into_iter().chain([execute]).collect()
     }
@@ -62,20 +66,26 @@ impl StepView<'_> {
     pub(super) fn outcome_part(&self, task: &Task) -> Markup {
         html! {
             @match self.outcome {
+                _ if self.for_each_case => p class="dim" { "It runs once for each case, in a cell of its own. A case may have limits of its own." }
                 Some(outcome) => (verdict_line(outcome, self.limits)),
-                None => p class="dim" { (self.without_outcome(task.status)) },
+                None => p class="dim" { (self.without_outcome(task)) },
             }
             (resources(self.limits, self.network, self.outcome))
         }
     }
 
-    fn without_outcome(&self, status: TaskStatus) -> &'static str {
-        match (self.name, status) {
+    fn without_outcome(&self, task: &Task) -> &'static str {
+        let has_begun = !task.ran_on.is_empty();
+        match (self.name, task.status) {
             (StepName::Compile, TaskStatus::Compiling) | (StepName::Execute, TaskStatus::Running) => {
                 "It runs."
             }
             (StepName::Compile, TaskStatus::Running) => "It has succeeded.",
             (StepName::Execute, TaskStatus::Compiling) => "It runs when the compile step has succeeded.",
+            (_, TaskStatus::Cancelled) if has_begun => {
+                "The task was cancelled after it had begun. What its steps wrote is not kept."
+            }
+            (_, TaskStatus::SystemError) if has_begun => "No attempt came to a result.",
             (_, status) if status.is_done() => "It did not run.",
             _ => "It has not begun.",
         }
@@ -92,7 +102,7 @@ impl StepView<'_> {
                 @if view == LiveView::Page { (self.command()) }
                 div sse-swap=(self.outcome_event()) hx-swap="morph:innerHTML" { (self.outcome_part(task)) }
                 @for stream in [StreamName::Stdout, StreamName::Stderr] {
-                    @if self.outcome.is_some() || !task.status.is_done() {
+                    @if !self.for_each_case && (self.outcome.is_some() || !task.status.is_done()) {
                         @let source = OutputSource { step: self.name, stream };
                         (output_view(task.id, source, self.captured(stream)))
                     }

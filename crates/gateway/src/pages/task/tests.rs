@@ -128,3 +128,26 @@ fn what_a_task_names_is_text() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_step_without_an_outcome_says_whether_the_task_had_begun() {
+    let check = |status: TaskStatus, has_begun: bool, expected: &str| {
+        let mut task = task(status);
+        task.ran_on = has_begun
+            .then(|| model::AttemptRecord {
+                executor: model::ExecutorName::new("lab-1").unwrap(),
+                attempt: AttemptNumber(1),
+                start_time: UnixTime(1),
+                end: None,
+            })
+            .into_iter()
+            .collect();
+        let shown = live_part(&task, None, LiveView::Page).into_string();
+        assert!(shown.contains(expected), "{status} {has_begun}: {shown}");
+    };
+    check(TaskStatus::Cancelled, false, "It did not run.");
+    check(TaskStatus::Cancelled, true, "cancelled after it had begun");
+    check(TaskStatus::SystemError, false, "It did not run.");
+    check(TaskStatus::SystemError, true, "No attempt came to a result.");
+    check(TaskStatus::CompileFailed, true, "It did not run.");
+}

@@ -51,6 +51,9 @@ pub(super) fn verdict(outcome: &Outcome, limits: &Limits) -> String {
             format!("Ran out of space for its files{}", size(limits.space))
         }
         OutcomeReason::Cancelled => "Cancelled".to_string(),
+        // Reasons of judged tasks, which no step has.
+        OutcomeReason::WrongAnswer => "Judged as a wrong answer".to_string(),
+        OutcomeReason::JudgeError => "The program that judges failed".to_string(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads the sources that are blobs and whose class decides their name or command.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -19,11 +20,14 @@ const CONCURRENT_READS: usize = 8;
 impl Judicator {
     /// What was found in the blobs that the languages of the tasks ask for. It leaves out blobs over the bounds and missing
     /// ones: the first get their class from the file's name, and the store refuses the others.
-    pub(super) async fn source_classes(&self, adds: &[AddTask]) -> Result<SourceClasses, CallError> {
+    pub(in crate::calls) async fn source_classes<'a>(
+        &self,
+        adds: impl IntoIterator<Item = Cow<'a, AddTask>>,
+    ) -> Result<SourceClasses, CallError> {
         let mut known = HashSet::new();
         let asked = adds
-            .iter()
-            .flat_map(|add| self.options.languages.blobs_to_read(add));
+            .into_iter()
+            .flat_map(|add| self.options.languages.blobs_to_read(&add));
         let asked: Vec<_> = asked.filter(|blob| known.insert(*blob)).collect();
         let mut to_read = vec![];
         let mut left = MAX_SOURCES;

@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use syscalls::Sysno;
 
-use super::SyscallRule;
 use super::rules::{self, ALLOW, FORBID, NOT_SUPPORTED, SUCCEED_WITHOUT_EFFECT};
+use super::{CommandAffinity, SyscallRule};
 
 /// An entry of the seccomp filter's table: system calls that share one rule for the same reason.
 pub(super) struct SyscallGroup {
@@ -26,10 +26,14 @@ pub(super) struct SyscallGroup {
 }
 
 /// The rules by the call numbers of this architecture.
-pub(super) fn rules_by_number() -> BTreeMap<u32, SyscallRule> {
+pub(super) fn rules_by_number(affinity: CommandAffinity) -> BTreeMap<u32, SyscallRule> {
     let calls = SYSCALL_GROUPS
         .iter()
-        .flat_map(|kind| kind.calls.iter().map(|call| (call, kind.rule)));
+        .flat_map(|kind| kind.calls.iter().map(|call| (*call, kind.rule)))
+        .map(|(call, rule)| match (call, affinity) {
+            (SET_AFFINITY, CommandAffinity::Fixed) => (call, FORBID),
+            _ => (call, rule),
+        });
     calls
         .filter_map(|(call, rule)| Some((number(call)?, rule)))
         .collect()
@@ -46,6 +50,9 @@ pub(super) struct RuleSplit {
     /// `None` means the rule of the table.
     pub(super) in_stub: Option<SyscallRule>,
 }
+
+/// Refused if cells are pinned.
+const SET_AFFINITY: &str = "sched_setaffinity";
 
 /// Calls that the warden and the processes of a cell need before the command starts, and that the command may not
 /// make.
@@ -225,7 +232,13 @@ pub(super) const SYSCALL_GROUPS: &[SyscallGroup] = &[
               it.",
     },
     SyscallGroup {
-        calls: &["sched_setaffinity", "sched_setparam", "sched_setscheduler"],
+        calls: &[SET_AFFINITY],
+        rule: rules::not_of_init::<0>(),
+        why: "The CPUs of the command's own processes; for the init process of the cell it is refused with EPERM, and \
+              for all processes if their cell is pinned to one CPU. Nothing is allocated.",
+    },
+    SyscallGroup {
+        calls: &["sched_setparam", "sched_setscheduler"],
         rule: rules::not_of_init::<0>(),
         why: "Scheduling of the command's own processes; for the init process of the cell it is refused with EPERM. \
               Nothing is allocated.",

@@ -11,12 +11,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::SeccompFilter;
+use super::{CommandAffinity, SeccompFilter};
 use crate::cell::bare;
 
 /// A process that installs the filter before it executes the program.
 fn filtered(program: impl AsRef<Path>) -> Command {
-    let filter = SeccompFilter::new();
+    let filter = SeccompFilter::new(CommandAffinity::Free);
     let mut command = Command::new(program.as_ref());
     let confine = move || {
         // SAFETY: the call takes numbers only.

@@ -10,7 +10,7 @@ use model::{
 use super::invariants::InvariantChecker;
 use super::reference_store::{ExpectedAnswer, ReferenceStore, ReferenceTask};
 use super::simulated_executor::SimulatedExecutor;
-use super::{AttemptAction, Delivery, EXECUTORS, GROUPS, HistoryEvent, KEYS};
+use super::{AttemptAction, Delivery, EXECUTORS, GROUPS, HistoryEvent, KEYS, REQUIREMENTS};
 use crate::contract::MAX_ATTEMPTS;
 use crate::contract::fixtures::{counted, get_task, new_task, requiring, task_spec, tools};
 use crate::{ObservedSession, TaskStore, TaskTotals};
@@ -42,7 +42,7 @@ impl HistoryRunner {
                 group,
                 requires,
             } => {
-                let mut spec = requires.map_or_else(task_spec, |number| requiring(KEYS[number]));
+                let mut spec = requires.map_or_else(task_spec, |number| requiring(REQUIREMENTS[number]));
                 spec.priority = priority;
                 spec.group = (group < GROUPS).then(|| group_name(group));
                 self.add(count, spec).await;

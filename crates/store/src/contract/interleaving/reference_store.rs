@@ -91,9 +91,9 @@ impl ReferenceStore {
             .filter(|task| task.group.as_ref() == Some(group) && !task.retried);
         for task in counted {
             *counts.entry(task.status).or_default() += 1;
-            let last = task.result.as_ref().and_then(TaskResult::last_outcome);
-            if let Some(failed) = last.filter(|_| task.status != TaskStatus::Success) {
-                *reasons.entry(failed.reason).or_default() += 1;
+            let reason = task.result.as_ref().and_then(TaskResult::reason);
+            if let Some(reason) = reason.filter(|_| task.status != TaskStatus::Success) {
+                *reasons.entry(reason).or_default() += 1;
             }
         }
         (counts, reasons)

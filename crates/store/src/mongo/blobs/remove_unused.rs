@@ -1,10 +1,10 @@
-//! Removes blobs that no task uses.
+//! Removes blobs that no task and no problem uses.
 //!
 //! A transaction that refers to a blob only reads the blob's document, because many of them refer to the same blob at once
 //! and would conflict if they wrote it. So nothing stops a transaction that has read the document from committing after
-//! retention has found no task that names the blob. Retention therefore marks the blob first, which no later transaction
-//! accepts, and waits until all transactions have ended that may have read the document before. What they committed is
-//! visible then.
+//! retention has found no task and no problem that names the blob. Retention therefore marks the blob first, which no later
+//! transaction accepts, and waits until all transactions have ended that may have read the document before. What they
+//! committed is visible then.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use mongodb::options::{Hint, ReadConcern};
 
 use super::{BlobDocument, parse};
 use crate::mongo::bson_values::{ToBson, blob_hash};
-use crate::mongo::context::{BLOBS, EXECUTORS, LEDGER, StoreContext, TASKS, UPLOADS};
+use crate::mongo::context::{BLOBS, EXECUTORS, LEDGER, PROBLEMS, StoreContext, TASKS, UPLOADS};
 use crate::mongo::failure::MongoFailure;
 use crate::mongo::gridfs;
 use crate::mongo::retry::COMMAND_TIMEOUT;
@@ -26,8 +26,8 @@ use crate::mongo::transaction::Transaction;
 
 /// How many blobs one transaction removes.
 const BLOBS_PER_TRANSACTION: usize = 200;
-/// How many tasks one query for the users of blobs returns.
-const TASKS_PER_QUERY: i64 = 10;
+/// How many tasks or problems one query for the users of blobs returns.
+const USERS_PER_QUERY: i64 = 10;
 
 /// What one run of the MongoDB store's retention has done with blobs that nobody has asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +38,7 @@ pub(in crate::mongo) struct ExaminedBlobs {
 }
 
 /// Examines up to `limit` blobs that were last used before `unused_since`, at most as many as fit into one transaction.
-/// Removes those that no task names.
+/// Removes those that no task and no problem names.
 pub(in crate::mongo) async fn remove_unused(
     context: Arc<StoreContext>,
     unused_since: StoreAge,
@@ -114,8 +114,8 @@ async fn mark(
     Ok(())
 }
 
-/// Returns the blobs that no task names. Retention does not examine the others again until it removes a task that names
-/// them. If it has done that since the run began, the blob has lost the mark of the run.
+/// Returns the blobs that no task and no problem names. The others are not examined again until a task or problem is removed
+/// that names them. If that has happened since the run began, the blob has lost the mark of the run.
 async fn keep_used(
     context: &StoreContext,
     run: ObjectId,
@@ -137,13 +137,18 @@ async fn keep_used(
     Ok(unused)
 }
 
-/// The blobs that tasks name. Each query finds at least one more of them, and costs the same however many tasks name it.
+/// The blobs that tasks or problems name. Each query finds at least one more of them, and costs the same however many name
+/// it.
 async fn find_used(
     context: &StoreContext,
     blobs: &[BlobDocument],
 ) -> Result<HashSet<BlobHash>, MongoFailure> {
     let mut used = HashSet::new();
-    for (field, index) in [("blobs", BY_BLOB_INDEX), ("result_blobs", BY_RESULT_BLOB_INDEX)] {
+    for (collection, field, index) in [
+        (TASKS, "blobs", BY_BLOB_INDEX),
+        (TASKS, "result_blobs", BY_RESULT_BLOB_INDEX),
+        (PROBLEMS, "blobs", BY_BLOB_INDEX),
+    ] {
         let mut left = vec![];
         for blob in blobs {
             left.push(blob_hash(&blob.hash)?);
@@ -151,22 +156,22 @@ async fn find_used(
         loop {
             left.retain(|hash| !used.contains(hash));
             let ids: Vec<_> = left.iter().map(ToBson::to_bson).collect();
-            let tasks: Vec<Document> = context
-                .collection::<Document>(TASKS)
+            let users: Vec<Document> = context
+                .collection::<Document>(collection)
                 .find(doc! { field: { "$in": ids } })
                 .projection(doc! { field: 1 })
                 .hint(Hint::Name(index.into()))
-                .limit(TASKS_PER_QUERY)
+                .limit(USERS_PER_QUERY)
                 .read_concern(ReadConcern::local())
                 .max_time(COMMAND_TIMEOUT)
                 .await?
                 .try_collect()
                 .await?;
-            if tasks.is_empty() {
+            if users.is_empty() {
                 break;
             }
-            for value in tasks.iter().filter_map(|task| task.get(field)) {
-                // An unreadable task may have a single value.
+            for value in users.iter().filter_map(|user| user.get(field)) {
+                // An unreadable document may have a single value.
                 let values = value
                     .as_array()
                     .map_or(std::slice::from_ref(value), Vec::as_slice);

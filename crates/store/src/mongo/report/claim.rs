@@ -161,7 +161,7 @@ mod tests {
             let mut report = report();
             report.executor_info.capacity = Some(capacity);
             let mut largest = LargestExecutors::default();
-            largest.record(16 << 30, &[]);
+            largest.record(16 << 30, Arc::default());
             let scope = ClaimScope::new(&report, Arc::default()).with_largest(largest);
             let mut head = reservations.empty_head(scope);
             head.tasks_withheld = false;

@@ -52,8 +52,7 @@ impl ClaimScope {
 
     /// Whether the executor has the tools for tasks with this requirement.
     pub(super) fn has_tools_for(&self, key: Option<&str>) -> bool {
-        let own = &self.tools.queue_keys;
-        key.is_none_or(|key| own.binary_search_by(|own| own.as_str().cmp(key)).is_ok())
+        key.is_none_or(|key| self.tools.queue_keys.contains(key))
     }
 
     pub(super) fn admits(&self, task: &TaskState) -> bool {

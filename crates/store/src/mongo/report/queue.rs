@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::claim_scope::ClaimScope;
+use super::read_keys;
 use super::read_queue::{self, UnclaimableCounts};
 use crate::MAX_ANSWER_TASKS;
 use crate::mongo::bson_values::task_id;
@@ -186,17 +187,14 @@ pub(super) async fn reserve<'b>(
         return Ok(context.reservations.empty_head(scope));
     }
     // Read before this report has its turn, which others wait for. A task that is queued later causes another report.
-    let has_required = async {
-        match scope.tools.queue_keys.is_empty() {
-            true => Ok(false),
-            false => read_queue::has_task_with_requirement(context).await,
+    let own_keys = scope.tools.clone();
+    let keys = async {
+        match own_keys.queue_keys.is_empty() {
+            true => Ok(vec![]),
+            false => read_keys::claimable(context, &own_keys.queue_keys).await,
         }
     };
-    let (scope, has_required) = try_join!(scope.clone().with_larger_executors(context), has_required)?;
-    let keys = match has_required {
-        true => &scope.tools.queue_keys[..],
-        false => &[],
-    };
+    let (scope, keys) = try_join!(scope.with_larger_executors(context), keys)?;
     let max_skipped = wanted * context.reservations.spread(retries);
     let deadline = Instant::now() + TURN_TIMEOUT;
     loop {
@@ -206,7 +204,7 @@ pub(super) async fn reserve<'b>(
         };
         let released = context.reservations.released.notified();
         let limit = wanted + context.reservations.count() + max_skipped;
-        let documents = read_queue::first_tasks(context, limit, &scope, keys).await?;
+        let documents = read_queue::first_tasks(context, limit, &scope, &keys).await?;
         let reserved = context
             .reservations
             .reserve(&scope, documents, wanted, max_skipped);

@@ -45,19 +45,6 @@ struct ClaimFilter {
     newest_form: TaskForm,
 }
 
-/// Whether the queue has any task with a requirement. Usually there is none, and then a claim reads no more than this.
-pub(super) async fn has_task_with_requirement(context: &StoreContext) -> Result<bool, MongoFailure> {
-    let found = context
-        .collection::<Document>(crate::mongo::context::TASKS)
-        .find_one(doc! { "waits_for": { "$exists": true } })
-        .projection(doc! { "_id": 1 })
-        .hint(Hint::Name(REQUIRED_QUEUE_INDEX.into()))
-        .read_concern(ReadConcern::local())
-        .max_time(COMMAND_TIMEOUT)
-        .await?;
-    Ok(found.is_some())
-}
-
 /// Reads the first `limit` tasks that the executor may claim. `keys` are the requirements of which there may be tasks.
 pub(super) async fn first_tasks(
     context: &StoreContext,

@@ -45,9 +45,9 @@ impl SearchConditions {
             require(false, doc! { "reason": { "$in": reasons } });
         }
         if let Some(language) = &query.language {
-            // `ROOT/LANGUAGE`; no name has a slash.
-            let ending = format!("/{}$", escape_regex(language.as_str()));
-            require(false, doc! { "needs": { "$regex": ending } });
+            // `ROOT/LANGUAGE`, or `+ROOT/LANGUAGE ` and more; no name has a slash or a blank.
+            let named = format!("^[^/]*/{}( |$)", escape_regex(language.as_str()));
+            require(false, doc! { "needs": { "$regex": named } });
         }
         match query.retried {
             Some(true) => require(false, doc! { "retried": true }),

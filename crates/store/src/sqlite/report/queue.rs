@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::{Capacity, Report, TaskForm, TaskState, ToolRequirement};
+use model::{Capacity, QueueKeys, Report, TaskForm, TaskState, ToolRequirement};
 use rusqlite::{OptionalExtension, Row, Rows};
 
 use crate::MAX_SKIPPED_TASKS;
@@ -201,19 +201,19 @@ fn next_key(transaction: &GroupTransaction<'_>, key: &str) -> Result<Option<Stri
         .during(STEP)
 }
 
-/// The keys that are both in `own`, which is sorted, and in the queue. `seek` returns the first key of the queue that is
-/// not less than its argument. Each side skips what the other one does not have, so the number of seeks is bounded by the
-/// shorter one, whether the executor has many languages or users wait for many roots.
+/// The keys that are both in `own` and in the queue. `seek` returns the first key of the queue that is not less than its
+/// argument. Each side skips what the other one does not have, so the number of seeks is bounded by the shorter one, whether
+/// the executor has many languages or users wait for many roots.
 pub(in crate::sqlite) fn common_keys<E>(
-    own: &[String],
+    own: &QueueKeys,
     mut seek: impl FnMut(&str) -> Result<Option<String>, E>,
 ) -> Result<Vec<String>, E> {
-    let (mut common, mut own) = (vec![], own);
-    while let Some(first) = own.first() {
-        let Some(queued) = seek(first)? else { break };
-        own = &own[own.partition_point(|key| *key < queued)..];
-        if own.first() == Some(&queued) {
-            own = &own[1..];
+    let (mut common, mut next) = (vec![], own.first_from(""));
+    while let Some(key) = next {
+        let Some(queued) = seek(&key)? else { break };
+        next = own.first_from(&queued);
+        if next.as_ref() == Some(&queued) {
+            next = own.first_after(&queued);
             common.push(queued);
         }
     }
@@ -269,6 +269,8 @@ impl<'t> LargerExecutors<'t> {
 
 #[cfg(test)]
 mod tests {
+    use model::{ExecutorTools, OfferedRoot, RootName};
+
     use super::*;
     use crate::sqlite::schema::tests::{database, query_plan};
 
@@ -291,7 +293,11 @@ mod tests {
     fn common_keys_need_as_many_seeks_as_the_shorter_list_has_keys() {
         let check = |own: &[&str], queued: &[&str], expected: &[&str], max_seeks: usize| {
             let mut seeks = 0;
-            let own: Vec<_> = own.iter().map(|key| key.to_string()).collect();
+            let root = |name: &&str| OfferedRoot {
+                name: RootName::new(*name).unwrap(),
+                sha256: None,
+            };
+            let own = ExecutorTools::new(vec![], own.iter().map(root).collect()).queue_keys();
             let found = common_keys(&own, |key| {
                 seeks += 1;
                 let found = queued.iter().find(|queued| **queued >= key);
@@ -300,15 +306,27 @@ mod tests {
             assert_eq!(found.unwrap(), expected);
             assert!(seeks <= max_seeks, "{own:?} {queued:?}: {seeks} seeks");
         };
-        check(&[], &["a"], &[], 0);
+        check(&[], &["a/"], &[], 0);
         check(&["a"], &[], &[], 1);
-        check(&["b"], &["a", "b", "c"], &["b"], 1);
-        check(&["a", "b", "c", "d"], &["c"], &["c"], 2);
-        check(&["a", "c", "e"], &["b", "c", "d"], &["c"], 3);
-        check(&["a", "b", "c"], &["a", "b", "c"], &["a", "b", "c"], 3);
-        let many: Vec<_> = (0..1000).map(|number| format!("x{number:04}")).collect();
+        // The first seek looks for pairs.
+        check(&["b"], &["a/", "b/", "c/"], &["b/"], 2);
+        check(&["a", "b", "c", "d"], &["c/"], &["c/"], 2);
+        check(&["a", "c", "e"], &["b/", "c/", "d/"], &["c/"], 4);
+        check(&["a", "b", "c"], &["a/", "b/", "c/"], &["a/", "b/", "c/"], 4);
+        let many: Vec<_> = (0..1000).map(|number| format!("x{number:04}/")).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
-        check(&["x0500", "z"], &many, &["x0500"], 2);
-        check(&many, &["x0500", "z"], &["x0500"], 3);
+        check(&["x0500", "z"], &many, &["x0500/"], 3);
+        let own: Vec<_> = (0..200).map(|number| format!("x{number:04}")).collect();
+        let own: Vec<_> = own.iter().map(String::as_str).collect();
+        check(&own, &["x0100/", "z/"], &["x0100/"], 3);
+        // These tools make 40,200 pairs.
+        let pairs = [
+            "+/ x0007/",
+            "+/nobody x0001/",
+            "+x0002/ x0140/",
+            "+x0002/ y/",
+            "x0150/",
+        ];
+        check(&own, &pairs, &["+/ x0007/", "+x0002/ x0140/", "x0150/"], 8);
     }
 }

@@ -164,9 +164,12 @@ fn filters(query: &TaskQuery, index: &SearchIndex, parameters: &mut SqlParameter
         filters.push(format!("(reason IN ({reasons})) IS TRUE"));
     }
     if let Some(language) = &query.language {
-        // `ROOT/LANGUAGE`, or nothing; no name has a slash.
-        let language = parameters.add(&language.as_str());
-        filters.push(format!("substr(needs, instr(needs, '/') + 1) = {language}"));
+        // `ROOT/LANGUAGE`, or nothing, or `+ROOT/LANGUAGE ` and more; no name has a slash or a blank.
+        let language = parameters.add(&format!("{language} "));
+        let begin = "instr(needs, '/') + 1";
+        filters.push(format!(
+            "substr(needs || ' ', {begin}, length({language})) = {language}"
+        ));
     }
     if let Some(retried) = query.retried {
         filters.push(format!("retried = {}", parameters.add(&retried)));

@@ -53,7 +53,8 @@ struct PageEvents(Body);
 impl PageEvents {
     fn of(calls: &Arc<FakeCalls>) -> PageEvents {
         let (gateway, quota) = gateway(calls.clone());
-        let events = events(gateway, quota, task_id()).map(Ok::<_, std::convert::Infallible>);
+        let strip = calls.task.lock().unwrap().as_ref().and_then(CaseStrip::of);
+        let events = events(gateway, quota, task_id(), strip).map(Ok::<_, std::convert::Infallible>);
         PageEvents(Sse::new(events).into_response().into_body())
     }
 
@@ -128,7 +129,24 @@ async fn a_page_shows_the_output_and_the_parts_that_change() {
     assert_eq!(page.next().await, None);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
+async fn a_page_says_that_the_output_of_a_cancelled_task_is_not_kept() {
+    let calls = Arc::new(FakeCalls::default());
+    let statuses = calls.next_statuses();
+    calls.set_task(TaskStatus::Running, 1, None);
+    let mut page = PageEvents::of(&calls);
+    statuses.send(Ok(status(TaskStatus::Running))).unwrap();
+    page.expect("status").await;
+    calls.set_task(TaskStatus::Cancelled, 1, None);
+    statuses.send(Ok(status(TaskStatus::Cancelled))).unwrap();
+    for stream in ["execute-stdout-size", "execute-stderr-size"] {
+        let shown = page.expect(stream).await;
+        assert!(shown.contains("data-not-kept"), "{shown}");
+    }
+    page.expect("end").await;
+}
+
+#[tokio::test]
 async fn a_page_tells_why_its_task_waits() {
     let calls = Arc::new(FakeCalls::default());
     let statuses = calls.next_statuses();
@@ -157,4 +175,34 @@ async fn a_page_tells_why_its_task_waits() {
     calls.set_task(TaskStatus::Running, 1, None);
     statuses.send(Ok(status(TaskStatus::Running))).unwrap();
     assert_eq!(page.expect("waiting").await, "<!---->");
+}
+
+#[tokio::test]
+async fn verdicts_of_a_judged_task_are_marks_and_no_output() {
+    let calls = Arc::new(FakeCalls::default());
+    calls.set_task(TaskStatus::Running, 1, None);
+    let judging = crate::pages::task::case_strip::tests::judging(&["first", "second"]);
+    calls.task.lock().unwrap().as_mut().unwrap().spec.judging = Some(judging);
+    let (statuses, output) = (calls.next_statuses(), calls.next_output());
+    let mut page = PageEvents::of(&calls);
+    statuses.send(Ok(status(TaskStatus::Running))).unwrap();
+    let begun = page.expect(CASES_EVENT).await;
+    assert!(begun.contains("0 of 2 cases judged"), "{begun}");
+    output
+        .send(Ok(written(1, 0, b"1 wrong_answer second\n0 acc")))
+        .unwrap();
+    let one = page.expect(CASES_EVENT).await;
+    assert!(
+        one.contains("1 of 2 cases judged") && one.contains("second: wrong answer"),
+        "{one}"
+    );
+    output.send(Ok(written(1, 27, b"epted first\n"))).unwrap();
+    loop {
+        let (name, data) = page.next().await.expect("the stream goes on");
+        assert_ne!(name, "execute-stdout", "{data}");
+        if name == CASES_EVENT {
+            assert!(data.contains("first: accepted"), "{data}");
+            break;
+        }
+    }
 }

@@ -6,7 +6,7 @@ use libc::*;
 
 use super::super::SeccompAction::{Allow, KillProcess, ReturnErrno};
 use super::super::rules::UNKNOWN;
-use super::super::{SeccompAction, SeccompFilter, SyscallRule, bpf, syscall_table};
+use super::super::{CommandAffinity, SeccompAction, SeccompFilter, SyscallRule, bpf, syscall_table};
 
 /// Returns the stricter answer of both programs, as the kernel does.
 fn run_both_programs(
@@ -95,17 +95,36 @@ fn check(
     );
 }
 
+fn rules_and_filter(affinity: CommandAffinity) -> (BTreeMap<u32, SyscallRule>, SeccompFilter) {
+    let rules_by_number = syscall_table::rules_by_number(affinity);
+    (rules_by_number, SeccompFilter::new(affinity))
+}
+
+#[test]
+fn a_pinned_command_cannot_choose_its_cpus() {
+    let check = |affinity, wanted| {
+        let (_, filter) = rules_and_filter(affinity);
+        let number = SYS_sched_setaffinity as u32;
+        let action = run_both_programs(&filter, bpf::AUDIT_ARCH, number, [0; 6]);
+        assert_eq!(action, wanted, "{affinity:?}");
+    };
+    check(CommandAffinity::Free, Allow);
+    check(CommandAffinity::Fixed, ReturnErrno(EPERM));
+}
+
 #[test]
 fn every_call_number_gets_the_answer_of_the_table() {
-    let (rules_by_number, filter) = (syscall_table::rules_by_number(), SeccompFilter::new());
-    for number in 0..2000 {
-        check(&rules_by_number, &filter, number, [0; 6]);
+    for affinity in [CommandAffinity::Free, CommandAffinity::Fixed] {
+        let (rules_by_number, filter) = rules_and_filter(affinity);
+        for number in 0..2000 {
+            check(&rules_by_number, &filter, number, [0; 6]);
+        }
     }
 }
 
 #[test]
 fn arguments_are_compared_as_the_table_says() {
-    let (rules_by_number, filter) = (syscall_table::rules_by_number(), SeccompFilter::new());
+    let (rules_by_number, filter) = rules_and_filter(CommandAffinity::Free);
     // Values that some rule compares, and others.
     #[rustfmt::skip]
     let values = [
@@ -151,7 +170,7 @@ fn a_long_program_reaches_all_its_actions() {
 
 #[test]
 fn calls_of_other_architectures_kill_the_process() {
-    let filter = SeccompFilter::new();
+    let filter = SeccompFilter::new(CommandAffinity::Free);
     let check = |machine, number, wanted| {
         assert_eq!(
             run_both_programs(&filter, machine, number, [0; 6]),
@@ -173,7 +192,7 @@ fn calls_of_other_architectures_kill_the_process() {
 /// The calls that a stub makes after the filter is installed, until it ends or the command starts.
 #[test]
 fn a_stub_can_make_the_calls_it_needs_after_the_filter() {
-    let rules_by_number = syscall_table::rules_by_number();
+    let rules_by_number = syscall_table::rules_by_number(CommandAffinity::Free);
     #[rustfmt::skip]
     let needed = [
         SYS_write, SYS_recvmsg, SYS_dup3, SYS_chdir, SYS_execve, SYS_statx, SYS_nanosleep, SYS_exit_group,
