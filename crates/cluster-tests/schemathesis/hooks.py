@@ -26,6 +26,17 @@ NOT_OF_FORM = (
     "not just one",  # several source files, none of which is the main one
     "which source has as well",  # a lone source file with the name of another one
     "source has a file of that name",  # the same
+    "is for tasks with cases",  # a check without cases
+    "is set by the problem",  # cases beside a problem
+    "cannot be used with",  # a check beside an interactor, or what judged tasks do not have
+    "is the name of an earlier case",  # two cases of one name
+    "the check compares the output with it",  # a case without an answer
+    "is not the group of any case",  # a rule for no group
+    "`conclave problem list` shows",  # a problem that does not exist
+    "as a list and as files; choose one",  # a list of cases in a form with cases
+    "has no input beside it",  # an answer without its input
+    "is a second answer beside",  # two answers of one case
+    "the name of the case",  # a path that is too long for a name
 )
 
 

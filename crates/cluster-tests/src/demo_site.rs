@@ -1,5 +1,7 @@
 //! A node with something to see on every page: tasks of all outcomes, a group in progress, two executors.
 
+mod judging;
+
 use anyhow::Result;
 use model::TaskId;
 use serde_json::{Value, json};
@@ -54,18 +56,27 @@ pub struct DemoTasks {
     pub time_limit: TaskId,
     pub running: TaskId,
     pub waiting: TaskId,
+    /// A task with cases, of which some were not accepted.
+    pub judged: TaskId,
 }
 
 impl DemoSite {
     /// Starts the nodes and waits until the tasks are as the pages should show them.
     pub async fn start() -> Result<DemoSite> {
         let system = TestSystem::new()?;
-        let lease = ["--set", "executor.self_kill=20s", "--set", "judicator.lease=30s"];
-        let up = system.up(&[&lease[..], &["--slots", "3"]].concat())?;
-        let second = system.executor("quiet-shelf", &[&lease[..], &["--slots", "2"]].concat())?;
+        let flags = [
+            "--set",
+            "executor.self_kill=20s",
+            "--set",
+            "judicator.lease=30s",
+            "--judge-without-cells",
+        ];
+        let up = system.up(&[&flags[..], &["--slots", "3"]].concat())?;
+        let second = system.executor("quiet-shelf", &[&flags[..], &["--slots", "2"]].concat())?;
         system.ready(2).await;
         let web = RawHttpClient::new(&system.url(""));
         let gate = system.gate("demo");
+        judging::put_problem(&web).await;
         let ids = add_tasks(&system, &gate).await;
         let drained = json!({"reason": "its disk is replaced on Friday"});
         let answer = web.post("/api/v1/executors/quiet-shelf/drain", &drained).await;
@@ -99,6 +110,19 @@ impl DemoSite {
             ("task-time-limit", task(self.ids.time_limit)),
             ("task-running", task(self.ids.running)),
             ("task-waiting", task(self.ids.waiting)),
+            ("task-judged", task(self.ids.judged)),
+            (
+                "case-wrong",
+                format!("/tasks/{}/cases/{}", self.ids.judged, judging::WRONG_CASE),
+            ),
+            ("run-judged", format!("/run?from={}", self.ids.judged)),
+            ("problems", "/problems".to_string()),
+            ("problem", format!("/problems/{}", judging::PROBLEM)),
+            ("problem-case", format!("/problems/{}/cases/0", judging::PROBLEM)),
+            (
+                "results",
+                format!("/groups/{}/results?user=ada", judging::HOMEWORK),
+            ),
             ("groups", "/groups".to_string()),
             ("group", format!("/groups/{GROUP}?user=bob")),
             ("executors", "/executors".to_string()),
@@ -139,6 +163,7 @@ async fn add_tasks(system: &TestSystem, gate: &Gate) -> DemoTasks {
     let exited = system.run(failing).await.id;
     let time_limit = system.run(endless).await.id;
     system.run(tree).await;
+    let judged = judging::add_submissions(system).await;
     let in_group = |number: u32, command: &str| -> Value {
         json!({"user": "bob", "group": GROUP, "labels": {"number": number.to_string()}, "execute": {"command": command}})
     };
@@ -169,5 +194,6 @@ async fn add_tasks(system: &TestSystem, gate: &Gate) -> DemoTasks {
         time_limit,
         running,
         waiting,
+        judged,
     }
 }

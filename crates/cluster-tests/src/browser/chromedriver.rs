@@ -13,6 +13,9 @@ use crate::wait_until;
 /// Starting a browser takes seconds on a busy machine.
 const STARTS: Duration = Duration::from_secs(60);
 
+/// How often chromedriver may choose a port that is in use.
+const MAX_STARTS: usize = 5;
+
 /// Longer than any wait of a story.
 const SCRIPT_MS: u64 = 120_000;
 
@@ -41,7 +44,21 @@ pub(super) struct ChromeDriver {
 }
 
 impl ChromeDriver {
+    /// Chromedriver chooses a free port of IPv6, and ends if the same port of IPv4 is in use. Another start chooses another one.
     pub(super) async fn start(profile: &Path) -> ChromeDriver {
+        for _ in 1..MAX_STARTS {
+            match ChromeDriver::try_start(profile).await {
+                Ok(driver) => return driver,
+                Err(said) if said.contains("Address already in use") => {}
+                Err(said) => panic!("{said}"),
+            }
+        }
+        let started = ChromeDriver::try_start(profile).await;
+        started.unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// An error is what chromedriver said before it ended.
+    async fn try_start(profile: &Path) -> Result<ChromeDriver, String> {
         let log = profile.join("chromedriver.log");
         let output = std::fs::File::create(&log).expect("a log");
         let child = Command::new("unshare")
@@ -63,16 +80,17 @@ impl ChromeDriver {
             .expect("unshare and chromedriver start; `scripts/setup test` installs them");
         let mut driver = ChromeDriver { child, port: 0 };
         driver.port = wait_until("chromedriver to listen", STARTS, async || {
+            let ended = driver.child.try_wait();
             let said = std::fs::read_to_string(&log).unwrap_or_default();
-            if let Ok(Some(status)) = driver.child.try_wait() {
-                panic!("chromedriver ended ({status}):\n{said}");
+            if let Ok(Some(status)) = ended {
+                return Some(Err(format!("chromedriver ended ({status}):\n{said}")));
             }
             let (_, port) = said.split_once("started successfully on port ")?;
             let (port, _) = port.split_once('.')?;
-            u16::from_str(port).ok()
+            u16::from_str(port).ok().map(Ok)
         })
-        .await;
-        driver
+        .await?;
+        Ok(driver)
     }
 
     /// A browser window with this folder for its profile.

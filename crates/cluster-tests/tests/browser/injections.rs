@@ -1,6 +1,6 @@
 //! Whatever a task prints, names or sends is text on every page: a collection of injections reaches none of them.
 
-use cluster_tests::Browser;
+use cluster_tests::{Browser, HttpResponse};
 use model::TaskId;
 use serde_json::{Value, json};
 
@@ -192,6 +192,56 @@ async fn everything_that_a_task_contains_is_text() {
     .await;
 }
 
+/// A judged task and a problem whose every field is the payload. The checker says what the input says.
+fn judging_of(payload: &str) -> (Value, Value) {
+    let shortened: String = file_name(payload).chars().take(60).collect();
+    let printed = payload.replace('\0', "");
+    let checker = "import sys\ntext = open(sys.argv[1]).read()\n\
+                   for name in ('teammessage.txt', 'judgemessage.txt'): open(sys.argv[3] + name, 'w').write(text)\nsys.exit(43)\n";
+    let cases = json!([
+        {"name": shortened, "group": shortened, "input": printed, "answer": format!("{printed}\n"), "sample": true, "args": [printed],
+         "files": {(file_name(payload)): printed}},
+    ]);
+    let check = json!({"kind": "program", "protocol": "icpc", "language": "python", "source_code": checker});
+    let task = json!({
+        "user": shortened, "group": shortened, "execute": {"command": "cat; cat >&2"}, "cases": cases, "check": check,
+        "groups": {(shortened.as_str()): {"score": "min"}},
+    });
+    let problem =
+        json!({"owner": shortened, "title": name(payload), "cases": cases, "groups": task["groups"]});
+    (task, problem)
+}
+
+#[tokio::test]
+async fn everything_that_is_judged_is_text() {
+    let site = Site::up(&["--slots", "4", "--judge-without-cells"]).await;
+    let mut pages = vec!["/problems".to_string()];
+    for (number, payload) in PAYLOADS.into_iter().enumerate() {
+        let (task, problem) = judging_of(payload);
+        let path = format!("/api/v1/problems/p{number}");
+        let answer = HttpResponse::of(site.web.request("PUT", &path).json(&problem)).await;
+        assert!(matches!(answer.status, 200 | 201), "{payload}: {}", answer.text());
+        let id = site.run(task.clone()).await;
+        let text = |field: &str| percent_encoded(task[field].as_str().unwrap_or_default());
+        pages.extend([
+            format!("/tasks/{id}"),
+            format!("/tasks/{id}/cases/0"),
+            format!("/run?from={id}"),
+            format!("/groups/{}/results?user={}", text("group"), text("user")),
+            format!("/problems/p{number}"),
+            format!("/problems/p{number}/cases/0"),
+        ]);
+    }
+    site.visit(async |browser| {
+        let mut shown = 0;
+        for path in &pages {
+            shown += u32::from(assert_text_only(browser, path).await);
+        }
+        assert!(shown > 0, "no page shows anything of the payloads");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn everything_in_an_address_is_text() {
     let site = Site::up(&[]).await;
@@ -209,6 +259,9 @@ async fn everything_in_an_address_is_text() {
                 format!("/executors/{text}"),
                 format!("/run?language={text}"),
                 format!("/run?from={text}"),
+                format!("/run?problem={text}"),
+                format!("/problems/{text}"),
+                format!("/groups/g/results?sort={text}&order={text}"),
                 format!("/sign-in?next={text}"),
                 format!("/{text}"),
             ] {

@@ -9,12 +9,16 @@ mod harness;
 mod percent_encoding;
 
 mod api_docs;
+mod case_draft;
+mod case_files;
+mod case_links;
 mod cluster;
 mod error_pages;
 mod every_page;
 mod executors;
 mod groups;
 mod injections;
+mod judging;
 mod overview;
 mod run;
 mod sign_in;

@@ -1,7 +1,7 @@
 //! The page Run: write a program, run it, see its output while it runs, cancel, share.
 
 use cluster_tests::{Browser, Key, PHONE, Role};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::Site;
 
@@ -73,13 +73,145 @@ async fn what_was_typed_survives_a_reload() {
     site.visit(async |browser| {
         write_program(browser, "python", "print('kept through a reload')").await;
         browser.fill("Input", "some input").await;
-        let stored = "return (sessionStorage.getItem('conclave.run') || '').includes('some input')";
-        browser.wait_for_truth("the draft to be kept", stored, &[]).await;
+        wait_for_draft(browser, "some input").await;
         browser.reload().await;
         browser
             .wait_for_text_in(".cm-content", "kept through a reload")
             .await;
         assert_eq!(browser.value("Input").await, "some input");
+    })
+    .await;
+}
+
+/// Chooses a language by its name, as what the list shows has the version of this machine.
+async fn choose_language(browser: &Browser, name: &str) {
+    let script = "const list = document.querySelector('[name=language]'); list.value = arguments[0]; \
+                  list.dispatchEvent(new Event('change', {bubbles: true}))";
+    browser.script(script, &[json!(name)]).await;
+}
+
+/// Waits until the script of the page has kept this text for a reload.
+pub(crate) async fn wait_for_draft(browser: &Browser, text: &str) {
+    let script = "return (sessionStorage.getItem('conclave.run') || '').includes(arguments[0])";
+    browser
+        .wait_for_truth("the draft to be kept", script, &[json!(text)])
+        .await;
+}
+
+#[tokio::test]
+async fn a_program_is_named_after_the_language_that_is_chosen_later() {
+    let site = Site::up(&[]).await;
+    site.visit(async |browser| {
+        browser.open("/run?language=python").await;
+        browser.wait_for(".cm-content").await;
+        let program = "int puts(const char *); int main() { puts(\"in C now\"); return 0; }";
+        browser.fill("Content of main.py", program).await;
+        choose_language(browser, "c").await;
+        browser.control(Role::Tab, "main.c").await;
+        run_with_keys(browser).await;
+        browser.wait_for_text_in("#run-result pre", "in C now").await;
+        // A name of the reader's own stays.
+        browser.fill("File name", "mine.c").await;
+        choose_language(browser, "python").await;
+        browser.control(Role::Tab, "mine.c").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_program_is_there_when_the_reader_comes_back() {
+    let site = Site::up(&[]).await;
+    site.visit(async |browser| {
+        write_program(browser, "bash", "echo program of before").await;
+        wait_for_draft(browser, "program of before").await;
+        for _ in 0..2 {
+            browser.click(Role::Link, "Tasks").await;
+            browser.wait_for_path("/").await;
+            browser.click(Role::Link, "Run").await;
+            browser.wait_for_text_in(".cm-content", "program of before").await;
+            run_with_keys(browser).await;
+            browser.wait_for_text_in("#run-result", "Succeeded").await;
+        }
+        browser.click(Role::Button, "Reset").await;
+        browser.wait_for_path("/run").await;
+        browser.wait_for(".cm-content").await;
+        assert!(!browser.texts(".cm-content").await.concat().contains("of before"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attached_files_are_there_after_a_run_and_named_before_it() {
+    let site = Site::up(&[]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let [bytes, late] = ["bytes.bin", "late.bin"].map(|name| folder.path().join(name));
+    std::fs::write(&bytes, [0xff, 0, 0xfe]).expect("a file");
+    std::fs::write(&late, [0xff, 0]).expect("a file");
+    site.visit(async |browser| {
+        write_program(browser, "bash", "echo *.bin $(cat *.bin | wc -c)").await;
+        browser.choose_files("#upload", &[&bytes]).await;
+        browser.control(Role::Button, "Detach bytes.bin").await;
+        run_with_keys(browser).await;
+        browser.wait_for_text_in("#run-result pre", "bytes.bin 3").await;
+        browser.reload().await;
+        browser.click(Role::Tab, "bytes.bin").await;
+        // It is not shown, and another name does not lose it.
+        browser.fill("File name", "renamed.bin").await;
+        wait_for_draft(browser, "renamed.bin").await;
+        browser.reload().await;
+        browser.control(Role::Tab, "renamed.bin").await;
+        run_with_keys(browser).await;
+        browser.wait_for_text_in("#run-result pre", "renamed.bin 3").await;
+        // What has not run yet is nowhere but in the reader's folder.
+        browser.choose_files("#upload", &[&late]).await;
+        wait_for_draft(browser, "late.bin").await;
+        browser.reload().await;
+        browser
+            .wait_for_text_in("#run-message", "Attach these files again: late.bin.")
+            .await;
+        browser.control(Role::Tab, "renamed.bin").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_text_with_the_line_ends_of_windows_opens_in_the_editor() {
+    let site = Site::up(&[]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("main.py");
+    std::fs::write(&program, "print('from')\r\nprint('Windows')\r\n").expect("a file");
+    site.visit(async |browser| {
+        write_program(browser, "python", "print('typed')").await;
+        browser.choose_files("#upload", &[&program]).await;
+        browser.wait_for_text_in(".cm-content", "print('Windows')").await;
+        browser.wait_for_text_in("#run-message", "now end with").await;
+        browser.click(Role::Button, "Run").await;
+        browser.wait_for_text_in("#run-result pre", "from Windows").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_limits_that_are_shown_are_those_that_a_task_gets() {
+    // Without cells there are no limits on what a machine can give.
+    let site = Site::up(&["--isolation", "cell"]).await;
+    site.visit(async |browser| {
+        let shown = "return document.getElementById('run-execute-limits-open-files').placeholder";
+        let id = site
+            .run(json!({"language": "python", "source_code": "print(1)", "execute": {"limits": {"processes": 4000}}}))
+            .await;
+        let plain = site.run(json!({"language": "python", "source_code": "print(1)"})).await;
+        let task = site.web.get(&format!("/api/v1/tasks/{plain}")).await.json();
+        let limit = match &task["execute"]["limits"]["open_files"] {
+            Value::Number(files) => files.to_string(),
+            _ => "no limit".to_string(),
+        };
+        browser.open("/run?language=python").await;
+        assert_eq!(browser.script(shown, &[]).await, limit);
+        // What follows from the number of processes is nobody's choice.
+        browser.open(&format!("/run?from={id}")).await;
+        let values = "return Array.from(document.querySelectorAll('#run-limits input'), input => input.value).filter(Boolean)";
+        assert_eq!(browser.script(values, &[]).await, json!(["4000"]));
     })
     .await;
 }

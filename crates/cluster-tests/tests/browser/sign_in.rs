@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::harness::Site;
 
-const ADA: &str = "ada-has-a-long-token";
-const BOB: &str = "bob-has-another-token";
+pub(crate) const ADA: &str = "ada-has-a-long-token";
+pub(crate) const BOB: &str = "bob-has-another-token";
 const OLGA: &str = "olga-operates-this-server";
 
-async fn site_with_tokens(flags: &[&str]) -> Site {
+pub(crate) async fn site_with_tokens(flags: &[&str]) -> Site {
     let system = TestSystem::new().expect("a folder");
     let tokens = system.folder.path().join("tokens");
     std::fs::write(&tokens, format!("{ADA} ada\n{BOB} Bob Bobson\n{OLGA} olga\n")).expect("a file");
@@ -25,7 +25,7 @@ async fn run_as(site: &Site, token: &str, command: &str) -> String {
     answer.json()["id"].as_str().expect("an id").to_string()
 }
 
-async fn sign_in(browser: &Browser, token: &str) {
+pub(crate) async fn sign_in(browser: &Browser, token: &str) {
     browser.fill("Token", token).await;
     browser.click(Role::Button, "Sign in").await;
 }
@@ -66,6 +66,31 @@ async fn the_requested_page_opens_after_signing_in() {
         browser.wait_for_path("/sign-in").await;
         browser.open("/groups").await;
         browser.wait_for_path("/sign-in?next=*").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_page_says_when_the_sign_in_has_expired() {
+    // Long enough to sign in on a busy machine.
+    let site = site_with_tokens(&["--set", "gateway.sign_in_time=20s"]).await;
+    site.visit(async |browser| {
+        browser.tolerate("the server responded with a status of 401");
+        // What htmx says of a stream that ends.
+        browser.tolerate("[object Event]");
+        browser.open("/groups").await;
+        sign_in(browser, ADA).await;
+        browser.wait_for_path("/groups").await;
+        browser.open("/").await;
+        browser.wait_for_text("You are not signed in any more").await;
+        // What others add now does not come.
+        run_as(&site, ADA, "echo too late").await;
+        browser.assert_accessible().await;
+        assert!(!browser.text().await.contains("too late"));
+        browser.click(Role::Link, "Sign in").await;
+        browser.wait_for_path("/sign-in?next=%2F").await;
+        sign_in(browser, ADA).await;
+        browser.wait_for_text("echo too late").await;
     })
     .await;
 }
@@ -137,4 +162,47 @@ async fn operators_see_the_tasks_of_all() {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a host name");
     name.trim().to_string()
+}
+
+#[tokio::test]
+async fn servers_on_two_ports_of_a_host_keep_their_sign_ins() {
+    let first = site_with_tokens(&["--slots", "0"]).await;
+    let second = site_with_tokens(&["--slots", "0"]).await;
+    first
+        .visit(async |browser| {
+            browser.open("/").await;
+            sign_in(browser, ADA).await;
+            browser.wait_for_path("/").await;
+            let other = json!(second.system.url("/"));
+            browser.script("location.href = arguments[0]", &[other]).await;
+            browser.wait_for_path("/sign-in?next=*").await;
+            sign_in(browser, BOB).await;
+            browser.wait_for_text("Bob Bobson").await;
+            browser.open("/").await;
+            browser.wait_for_text("ada").await;
+            browser.click(Role::Button, "Sign out").await;
+            browser.wait_for_path("/sign-in").await;
+            let other = json!(second.system.url("/groups"));
+            browser.script("location.href = arguments[0]", &[other]).await;
+            browser.wait_for_text("Bob Bobson").await;
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_run_after_the_sign_in_has_ended_says_so() {
+    let site = site_with_tokens(&["--slots", "0"]).await;
+    site.visit(async |browser| {
+        browser.tolerate("the server responded with a status of 401");
+        browser.open("/run?language=bash").await;
+        sign_in(browser, ADA).await;
+        browser.wait_for(".cm-content").await;
+        browser.devtools("Network.clearBrowserCookies", json!({})).await;
+        browser.click(Role::Button, "Run").await;
+        browser
+            .wait_for_text_in("#run-message", "You are not signed in any more.")
+            .await;
+        assert!(!browser.text().await.contains("status 200"));
+    })
+    .await;
 }

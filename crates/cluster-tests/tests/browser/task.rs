@@ -1,6 +1,6 @@
 //! The page of a task: followed while it runs, its failure in words, its files, why it waits.
 
-use cluster_tests::{Role, shell};
+use cluster_tests::{Browser, Role, shell};
 use serde_json::json;
 
 use crate::harness::{Site, shell_with};
@@ -102,6 +102,49 @@ async fn kept_files_are_previewed() {
 }
 
 #[tokio::test]
+async fn a_long_output_is_searched_to_its_end() {
+    let site = Site::up(&[]).await;
+    let command = "echo first line; yes 'a line that says nothing' | head -n 6000; echo NEEDLE at the end";
+    let id = site.run(shell(command)).await;
+    site.visit(async |browser| {
+        browser.open(&format!("/tasks/{id}")).await;
+        browser.wait_for_text("are shown and searched").await;
+        let field = "Search in stdout of the execute step";
+        browser.fill(field, "NEEDLE").await;
+        // Not that there is none at all.
+        browser.wait_for_text("none in this part").await;
+        browser.fill(field, "first line").await;
+        browser.wait_for_text("1 of 1 in this part").await;
+        browser.click(Role::Link, "Show more").await;
+        browser.wait_for_text_in("pre.output-text", "first line").await;
+        browser.fill("Search in Text of the file", "NEEDLE").await;
+        browser.wait_for_text("1 of 1").await;
+        assert!(!browser.text().await.contains("in this part"));
+        browser.assert_accessible().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_page_says_when_the_server_is_gone() {
+    let Site { up, system, .. } = Site::up(&[]).await;
+    Browser::visit(&system.url(""), async |browser| {
+        browser.tolerate("net::ERR");
+        browser.tolerate("the server responded with a status of 503");
+        // What htmx says of a stream that ends.
+        browser.tolerate("[object Event]");
+        browser.open("/").await;
+        browser.wait_for_text("No tasks").await;
+        up.kill();
+        browser.wait_for_text("The server sends no updates").await;
+        browser.assert_accessible().await;
+        let _again = system.up(&[]).expect("conclave up serves");
+        browser.wait_until_without("The server sends no updates").await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn colours_of_terminals_are_shown() {
     let site = Site::up(&[]).await;
     let id = site
@@ -149,6 +192,32 @@ async fn the_page_says_why_a_task_waits() {
         // Without a reload.
         browser.wait_for_text("at last").await;
         browser.wait_for_text("success").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cancelled_task_says_that_it_had_begun() {
+    let site = Site::up(&[]).await;
+    let gate = site.gate("never");
+    let id = site
+        .add(shell(&format!("echo first part; {}", gate.wait())))
+        .await;
+    site.visit(async |browser| {
+        browser.open(&format!("/tasks/{id}")).await;
+        browser.wait_for_text("first part").await;
+        browser.control(Role::Link, "Raw").await;
+        browser.click(Role::Button, "Cancel").await;
+        browser
+            .wait_for_text_in(".step", "cancelled after it had begun")
+            .await;
+        // There is nothing behind these links any more.
+        browser.wait_for_text_in(".output-head", "nothing is kept").await;
+        assert!(!browser.has_control(Role::Link, "Raw").await);
+        browser.reload().await;
+        browser
+            .wait_for_text_in(".step", "cancelled after it had begun")
+            .await;
     })
     .await;
 }

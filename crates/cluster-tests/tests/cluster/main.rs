@@ -28,6 +28,7 @@ mod lost_disks;
 mod membership_changes;
 mod rolling_restart;
 
+mod contest;
 mod executors;
 mod fixed_addresses;
 

@@ -156,11 +156,14 @@ async fn an_export_has_whole_tasks_as_they_are() {
     assert!(file.header("content-type").starts_with("text/csv"));
     let text = file.text();
     let heading = text.lines().next().expect("a heading");
-    assert!(heading.starts_with("id,status,reason,") && heading.ends_with(",command,language"));
+    assert!(
+        heading.starts_with("id,status,reason,")
+            && heading.ends_with(",command,language,verdict,score,max_score")
+    );
     // Nothing begins like a formula, and a quoted cell may have commas, quotes and lines.
     assert!(text.contains(",'=ada,g,\"{\"\"k\"\":\"\"+1\"\"}\","), "{text}");
     assert!(
-        text.contains(",\"'=cmd|' /C calc'!A0, \"\"quoted\"\"\n<script>\u{202e}\",\r\n"),
+        text.contains(",\"'=cmd|' /C calc'!A0, \"\"quoted\"\"\n<script>\u{202e}\",,,,\r\n"),
         "{text}"
     );
     let head = HttpResponse::of(node.web.request("HEAD", "/api/v1/tasks/export?format=csv")).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{SingleNode, percent_encoded};
 
 /// Every URL of the API and its methods.
-const ROUTES: [(&str, &[&str]); 29] = [
+const ROUTES: [(&str, &[&str]); 31] = [
     ("/api/v1/tasks", &["delete", "get", "post"]),
     ("/api/v1/tasks/batch", &["post"]),
     ("/api/v1/tasks/retry", &["post"]),
@@ -19,6 +19,8 @@ const ROUTES: [(&str, &[&str]); 29] = [
     ("/api/v1/tasks/{id}/files.zip", &["get"]),
     ("/api/v1/tasks/{id}/files.tar", &["get"]),
     ("/api/v1/tasks/{id}/retry", &["post"]),
+    ("/api/v1/problems", &["get"]),
+    ("/api/v1/problems/{name}", &["delete", "get", "put"]),
     ("/api/v1/groups", &["get"]),
     ("/api/v1/groups/{group}", &["delete", "get"]),
     ("/api/v1/groups/{group}/events", &["get"]),
@@ -133,6 +135,13 @@ async fn every_example_is_accepted() {
         assert_eq!(answer.status, 201, "{path}: {}", answer.text());
         tried += 1;
     }
+    // The example of a task's problem names this one.
+    let body = &api["paths"]["/api/v1/problems/{name}"]["put"]["requestBody"]["content"]["application/json"];
+    let put = web
+        .request("PUT", "/api/v1/problems/hello")
+        .json(&body["example"]);
+    assert_eq!(HttpResponse::of(put).await.status, 200);
+    tried += 1;
     // Every field of a task, separately.
     let fields = |name: &str| {
         let properties = api["components"]["schemas"][name]["properties"].as_object();
@@ -142,6 +151,10 @@ async fn every_example_is_accepted() {
         let mut task = json!({"execute": {"command": "true"}, "compile": {"command": "true"}});
         // The node has no executor. A lone source file gets its name from a language.
         task["wait_for_executor"] = json!(true);
+        let judging = ["check", "interact", "stop", "groups"];
+        if judging.contains(&field) {
+            task["cases"] = json!([{"name": "1", "answer": "", "group": "small"}]);
+        }
         if field == "source_code" {
             task["language"] = json!("text");
         }

@@ -46,6 +46,13 @@ impl SignInTest {
         submit(&self.web, token, next, headers).await
     }
 
+    /// With the port, because browsers send the cookies of a host to all its ports.
+    fn cookie_name(&self) -> String {
+        let url = self.node.system.url("");
+        let (_, port) = url.rsplit_once(':').expect("a port");
+        format!("conclave-{}", port.trim_end_matches('/'))
+    }
+
     /// Signs in, and returns the cookie as the browser sends it.
     async fn sign_in(&self, token: &str) -> String {
         let answer = self.submit(token, "/", &[]).await;
@@ -112,7 +119,8 @@ async fn a_browser_signs_in_sees_its_own_tasks_and_signs_out() {
     let signed_in = test.submit(&format!(" {ADA}\n"), "/groups", &[]).await;
     assert_asks_to_sign_in(&signed_in, "/groups");
     let set = signed_in.header("set-cookie");
-    assert!(set.starts_with("conclave="), "{set}");
+    let name = test.cookie_name();
+    assert!(set.starts_with(&format!("{name}=")), "{set}");
     assert!(
         set.ends_with("; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200"),
         "{set}"
@@ -154,7 +162,7 @@ async fn a_browser_signs_in_sees_its_own_tasks_and_signs_out() {
     assert_asks_to_sign_in(&out, "/sign-in");
     let set = out.header("set-cookie");
     assert!(
-        set.starts_with("conclave=;") && set.contains("Max-Age=0"),
+        set.starts_with(&format!("{name}=;")) && set.contains("Max-Age=0"),
         "{set}"
     );
     assert_eq!(test.get("/sign-out", "").await.status, 405);
@@ -165,12 +173,13 @@ async fn a_browser_signs_in_sees_its_own_tasks_and_signs_out() {
 #[tokio::test]
 async fn calls_without_a_sign_in_are_answered_with_401_and_pages_with_the_sign_in_page() {
     let test = SignInTest::new(&["--slots", "0"]);
+    let name = test.cookie_name();
     let invalid = [
-        "",
-        "conclave=x",
-        "conclave=YWRhLWhhcy1hLWxvbmctdG9rZW4.9999999999.AAAA",
+        String::new(),
+        format!("{name}=x"),
+        format!("{name}=YWRhLWhhcy1hLWxvbmctdG9rZW4.9999999999.AAAA"),
     ];
-    for cookie in invalid {
+    for cookie in invalid.iter().map(String::as_str) {
         for path in ["/", "/tasks/x", "/groups", "/languages"] {
             let expected = format!("/sign-in?next={}", path.replace('/', "%2F"));
             assert_asks_to_sign_in(&test.get(path, cookie).await, &expected);
@@ -346,7 +355,7 @@ async fn behind_a_tls_proxy_the_cookie_is_secure() {
     let answer = test.submit(ADA, "/", &[tls]).await;
     let set = answer.header("set-cookie");
     assert!(
-        set.starts_with("__Host-conclave=") && set.ends_with("; Secure"),
+        set.starts_with(&format!("__Host-{}=", test.cookie_name())) && set.ends_with("; Secure"),
         "{set}"
     );
     let cookie = cookie_of(&answer);
@@ -356,7 +365,8 @@ async fn behind_a_tls_proxy_the_cookie_is_secure() {
     );
     let out = test.send("POST", "/sign-out", &[tls, ("Cookie", &cookie)]).await;
     assert!(
-        out.header("set-cookie").starts_with("__Host-conclave=;"),
+        out.header("set-cookie")
+            .starts_with(&format!("__Host-{}=;", test.cookie_name())),
         "{:?}",
         out.headers
     );

@@ -81,6 +81,8 @@ async fn a_task_has_the_documented_fields() {
             "add_time",
             "attempt",
             "attempts",
+            "cases",
+            "check",
             "compile",
             "data",
             "done",
@@ -88,11 +90,14 @@ async fn a_task_has_the_documented_fields() {
             "executor",
             "finish_time",
             "group",
+            "groups",
             "id",
+            "interact",
             "keep",
             "labels",
             "language",
             "priority",
+            "problem",
             "ran_on",
             "report_time",
             "result",
@@ -101,6 +106,7 @@ async fn a_task_has_the_documented_fields() {
             "source",
             "start_time",
             "status",
+            "stop",
             "trouble",
             "user"
         ]
@@ -162,7 +168,19 @@ async fn a_task_has_the_documented_fields() {
 }
 
 fn check_result(result: &Value) {
-    assert_eq!(keys(result), ["compile", "execute", "files", "files_left_out"]);
+    assert_eq!(
+        keys(result),
+        [
+            "cases",
+            "compile",
+            "execute",
+            "files",
+            "files_left_out",
+            "max_score",
+            "score",
+            "verdict"
+        ]
+    );
     assert_eq!(result["files"], json!([]));
     assert_eq!(
         result["files_left_out"],

@@ -121,7 +121,8 @@ async fn only_the_beginning_of_a_large_file_is_shown() {
     let id = task["id"].as_str().expect("an id");
     let view = async |name: &str| page(&node, &format!("/tasks/{id}/view?in=kept&path=out%2F{name}")).await;
     let long = view("long.txt").await;
-    assert!(long.contains("Only the first 64 KiB are shown.") && long.len() < 100_000);
+    let part = "Only the first 64 KiB of 2.9 MiB are shown and searched.";
+    assert!(long.contains(part) && long.len() < 100_000, "{}", long.len());
     assert!(view("numbers.csv").await.contains("200 rows, there are more"));
     let image = format!("<img class=\"preview\" src=\"/api/v1/tasks/{id}/files/out/picture%2Epng\"");
     assert!(view("picture.png").await.contains(&image));
