@@ -302,8 +302,8 @@ impl FetchError {
     /// the blob may be an answer of somebody else's problem, and whoever knows its hash can download it.
     fn for_user(&self) -> String {
         let why = match self {
-            FetchError::Call(CallError::NoBlob(_)) => "it does not exist in the store",
-            FetchError::Call(CallError::DamagedBlob(_)) => "it is damaged in the store",
+            FetchError::Call(CallError::NoBlob(_)) => "it does not exist in the store; put it again",
+            FetchError::Call(CallError::DamagedBlob(_)) => "it is damaged in the store; put it again",
             FetchError::Call(CallError::Unreadable(_)) => "the store cannot read it",
             FetchError::Call(error) if error.is_transient() => "no judicator could send it",
             FetchError::Call(_) => "the judicator failed to send it",

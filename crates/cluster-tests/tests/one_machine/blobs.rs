@@ -228,7 +228,7 @@ async fn a_damaged_blob_is_reported_and_uploading_it_again_repairs_it() {
         task["trouble"]
             .as_str()
             .unwrap()
-            .contains("is damaged; put it again"),
+            .contains("is damaged in the store; put it again"),
         "{task}"
     );
 }
