@@ -111,6 +111,19 @@ processes | grep conclave
 find /sys/fs/cgroup -name 'conclave*' ! -name conclave-main
 "#;
 
+/// A program that does what each case says, judged: its time and memory are those of one case. The guest counts the time in which
+/// its machine does not let it run, so the limit is far above what the others need.
+const JUDGED: &str = r#"
+mkdir /tmp/cases
+for name in add burn hog wrong; do
+    echo $name >/tmp/cases/$name.in
+    echo 3 >/tmp/cases/$name.ans
+done
+conclave run --json --cases /tmp/cases --cpu 5s \
+    --shell 'read name; case $name in add) echo 3;; wrong) echo 4;; *) exec $name;; esac'
+"#;
+const VERDICTS: [&str; 4] = ["accepted", "time_limit", "memory_limit", "wrong_answer"];
+
 /// Reads a file that is larger than its memory limit and was written by the compile step.
 const READER: &str = "conclave run --json --compile 'dd if=/dev/zero of=big bs=1M count=24' --memory 16MiB \
     --shell 'dd if=big of=/dev/null bs=64K 2>/dev/null && stat -c %s big'";
@@ -184,6 +197,7 @@ fn limits(step: fn(&str, &str) -> GuestCommand) -> Vec<GuestCommand> {
         LIMIT_CASES.map(|limit_case| step(limit_case.name, &run(limit_case.limits, limit_case.command))),
     );
     steps.extend([
+        step("judged", JUDGED),
         step("next", NEXT),
         look("after all"),
         GuestCommand::root("log", "cat /tmp/log"),
@@ -255,6 +269,14 @@ fn assert_limits(ran: &GuestOutputs) {
     assert_eq!(outcome(ran, "large file")["signal"], 25);
     assert_eq!(outcome(ran, "open files")["stdout"], "24 253\n");
     assert_eq!(outcome(ran, "endless recursion")["signal"], 11);
+    let judged: Value = ran["judged"].json();
+    let verdicts: Vec<_> = judged["result"]["cases"]
+        .as_array()
+        .expect("cases")
+        .iter()
+        .map(|case| &case["verdict"])
+        .collect();
+    assert_eq!(verdicts, VERDICTS, "{judged:#}");
     assert_eq!(outcome(ran, "next")["stdout"], EXPECTED_OUTPUT);
     assert_output(ran, "after all", IDLE_STATE);
 }
