@@ -179,6 +179,8 @@ impl TestCluster {
         let config = self.config().display().to_string();
         let data = self.folder().join(name).display().to_string();
         let mut args = vec!["executor", "--name", name, "--config", &config, "--data", &data];
+        // Otherwise an executor without cells does not take tasks of the newest form.
+        args.push("--judge-without-cells");
         judicators
             .iter()
             .for_each(|address| args.extend(["--judicator", address]));
