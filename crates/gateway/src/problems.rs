@@ -15,8 +15,8 @@ use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::params::{self, ProblemPath};
 use crate::request_error::RequestError;
-use crate::request_limits::response_size;
-use crate::request_quota::{QUOTA_WAIT_TIMEOUT, RequestQuota};
+use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedProblem;
 use crate::tasks::{self, RequestedJudging, ZipUnpacker};
 
 /// List problems
@@ -35,12 +35,10 @@ pub(crate) async fn list(
     uri: Uri,
 ) -> Result<Response, RequestError> {
     params::refuse_parameters(&uri)?;
-    let permit = gateway.acquire_load_permit(&quota).await?;
+    let _permit = gateway.acquire_load_permit(&quota).await?;
     let problems = gateway.calls.problems().await?;
     let problems = problems.into_iter().map(Into::into).collect();
-    let response = Json(ProblemsResponse { problems }).into_response();
-    drop(permit);
-    charge(&quota, response).await
+    Ok(Json(ProblemsResponse { problems }).into_response())
 }
 
 /// Get a problem
@@ -63,12 +61,11 @@ pub(crate) async fn get(
     uri: Uri,
 ) -> Result<Response, RequestError> {
     params::refuse_parameters(&uri)?;
-    let permit = gateway.acquire_load_permit(&quota).await?;
-    let problem = gateway.calls.problem(name.clone()).await?;
-    let problem = problem.ok_or(RequestError::NoProblem(name))?;
-    let response = respond(&caller, problem);
-    drop(permit);
-    charge(&quota, response).await
+    let LoadedProblem {
+        problem,
+        permit: _permit,
+    } = gateway.load_problem(&quota, &name).await?;
+    Ok(respond(&caller, problem))
 }
 
 /// Keep a problem
@@ -122,10 +119,7 @@ pub(crate) async fn put(
         CallError::Invalid(invalid) => tasks::spelled_as_requested(invalid).into(),
         error => RequestError::from(error),
     })?;
-    let response = respond(&caller, stored);
-    // The problem is kept, so a refusal for want of memory would mislead the client.
-    quota.set_charge(response_size(&response)).ok();
-    Ok(response)
+    Ok(respond(&caller, stored))
 }
 
 /// Remove a problem
@@ -188,12 +182,6 @@ async fn read_problem(
         // The judicator sets it.
         update_time: UnixTime::default(),
     })
-}
-
-async fn charge(quota: &RequestQuota, response: Response) -> Result<Response, RequestError> {
-    let size = response_size(&response);
-    quota.set_charge_within(QUOTA_WAIT_TIMEOUT, size).await?;
-    Ok(response)
 }
 
 fn respond(caller: &Caller, problem: model::JudgeProblem) -> Response {

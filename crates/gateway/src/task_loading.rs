@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Task, TaskId};
+use model::{JudgeProblem, ProblemName, Task, TaskId};
 use rpc::CallError;
 use tokio::task::JoinSet;
 
@@ -28,7 +28,25 @@ pub(crate) struct LoadedTask {
     pub(crate) permit: QuotaPermit,
 }
 
+/// A problem that the gateway has loaded from a judicator, with a permit like that of a [`LoadedTask`]: a problem may have as
+/// many cases as a task.
+pub(crate) struct LoadedProblem {
+    pub(crate) problem: JudgeProblem,
+    pub(crate) permit: QuotaPermit,
+}
+
 impl Gateway {
+    pub(crate) async fn load_problem(
+        &self,
+        quota: &RequestQuota,
+        name: &ProblemName,
+    ) -> Result<LoadedProblem, RequestError> {
+        let permit = self.acquire_load_permit(quota).await?;
+        let problem = self.calls.problem(name.clone()).await?;
+        let problem = problem.ok_or_else(|| RequestError::NoProblem(name.clone()))?;
+        Ok(LoadedProblem { problem, permit })
+    }
+
     /// Runs a call that returns a task. Callers take turns.
     pub(crate) async fn load_task(
         &self,

@@ -63,7 +63,7 @@ where
         quota,
         turns,
         ticks: stream::once(async {}).chain(ticks).boxed(),
-        sent: HashMap::new(),
+        sent: SentParts::default(),
         ended: false,
         rests_until: Instant::now(),
     };
@@ -89,14 +89,28 @@ where
     sse_response(events.boxed())
 }
 
+/// What a browser shows, by the name of the part. Only hashes: many large pages may be open at once.
+#[derive(Default)]
+pub(super) struct SentParts(HashMap<&'static str, u64>);
+
+impl SentParts {
+    /// Whether the browser shows something else.
+    pub(super) fn differs(&self, name: &str, html: &str) -> bool {
+        self.0.get(name) != Some(&hash(html))
+    }
+
+    pub(super) fn record(&mut self, name: &'static str, html: &str) {
+        self.0.insert(name, hash(html));
+    }
+}
+
 /// A stream of changed parts of one page.
 struct LiveStream {
     quota: RequestQuota,
     /// Permits for rendering.
     turns: Arc<QuotaPool>,
     ticks: BoxStream<'static, ()>,
-    /// The hash of what the browser shows, by the name of the part.
-    sent: HashMap<&'static str, u64>,
+    sent: SentParts,
     ended: bool,
     rests_until: Instant,
 }
@@ -113,15 +127,14 @@ impl LiveStream {
         let Ok(LiveParts { parts, ended }) = rendered.await else {
             return vec![];
         };
-        let parts = parts.into_iter().map(|(name, markup)| {
-            let html = markup.into_string();
-            (name, hash(&html), html)
-        });
+        let parts = parts
+            .into_iter()
+            .map(|(name, markup)| (name, markup.into_string()));
         let changed: Vec<_> = parts
-            .filter(|(name, hash, _)| self.sent.get(name) != Some(hash))
+            .filter(|(name, html)| self.sent.differs(name, html))
             .collect();
         // They stay in memory while the browser does not read them.
-        let size = changed.iter().map(|(.., html)| html.len() as u64).sum();
+        let size = changed.iter().map(|(_, html)| html.len() as u64).sum();
         let charge = self
             .quota
             .set_charge_within(QUOTA_WAIT_TIMEOUT, counted_size(size));
@@ -130,9 +143,9 @@ impl LiveStream {
         }
         self.ended = ended;
         let mut events = vec![];
-        for (name, hash, html) in changed {
+        for (name, html) in changed {
             events.push(part_event(name, &html));
-            self.sent.insert(name, hash);
+            self.sent.record(name, &html);
         }
         if ended {
             events.push(Event::default().event(END_EVENT).data("end"));

@@ -19,6 +19,7 @@ use crate::pages::task::{CaseContents, StoredCase, hidden_notice};
 use crate::params::{self, ProblemCasePath};
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedProblem;
 
 pub(crate) async fn problem_case(
     State(gateway): State<Arc<Gateway>>,
@@ -28,10 +29,7 @@ pub(crate) async fn problem_case(
     uri: Uri,
 ) -> Result<Response, RequestError> {
     params::refuse_parameters(&uri)?;
-    // A problem may have as many cases as a task.
-    let permit = gateway.acquire_load_permit(&quota).await?;
-    let found = gateway.calls.problem(name.clone()).await?;
-    let problem = found.ok_or_else(|| RequestError::NoProblem(name.clone()))?;
+    let LoadedProblem { problem, permit } = gateway.load_problem(&quota, &name).await?;
     let is_owner_or_operator = sees_all(&problem, &caller);
     let JudgeProblem { owner, judging, .. } = problem;
     let case = judging.cases.into_iter().nth(index);

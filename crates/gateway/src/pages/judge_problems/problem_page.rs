@@ -23,6 +23,7 @@ use crate::pages::{format, list};
 use crate::params::{self, ProblemPath};
 use crate::request_error::RequestError;
 use crate::request_quota::RequestQuota;
+use crate::task_loading::LoadedProblem;
 
 /// How many submissions are shown.
 const SUBMISSIONS: usize = 50;
@@ -37,10 +38,7 @@ pub(crate) async fn problem(
     uri: Uri,
 ) -> Result<Response, RequestError> {
     params::refuse_parameters(&uri)?;
-    // A problem may have as many cases as a task.
-    let permit = gateway.acquire_load_permit(&quota).await?;
-    let found = gateway.calls.problem(name.clone()).await?;
-    let problem = found.ok_or_else(|| RequestError::NoProblem(name.clone()))?;
+    let LoadedProblem { problem, permit } = gateway.load_problem(&quota, &name).await?;
     let query = submissions_query(&problem, &caller)?;
     let submissions = gateway.calls.search(query.clone()).await?;
     let title = format!("Problem {name}");

@@ -2,7 +2,7 @@
 
 mod marks;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::{LiveView, kept, parts, waiting};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::pages::ansi::AnsiConverter;
-use crate::pages::live::{END_EVENT, MAX_STREAM_TIME, every, part_event};
+use crate::pages::live::{END_EVENT, MAX_STREAM_TIME, SentParts, every, part_event};
 use crate::pages::output_view::{event_name, size, size_event_name};
 use crate::params::TaskPath;
 use crate::request_error::RequestError;
@@ -70,8 +70,7 @@ struct LiveTask {
     quota: RequestQuota,
     id: TaskId,
     wakes: BoxStream<'static, Wake>,
-    /// What the browser shows, by the name of the part.
-    sent: HashMap<&'static str, String>,
+    sent: SentParts,
     converters: BTreeMap<OutputSource, AnsiConverter>,
     /// The attempt whose output is shown.
     attempt: Option<AttemptNumber>,
@@ -104,7 +103,7 @@ fn events(
         quota,
         id,
         wakes: stream::select(feed, ticks).boxed(),
-        sent: HashMap::new(),
+        sent: SentParts::default(),
         converters: BTreeMap::new(),
         attempt: None,
         status: None,
@@ -262,9 +261,9 @@ impl LiveTask {
     }
 
     fn send_if_changed(&mut self, name: &'static str, html: String) {
-        if self.sent.get(name) != Some(&html) {
+        if self.sent.differs(name, &html) {
             self.queue.push_back(part_event(name, &html));
-            self.sent.insert(name, html);
+            self.sent.record(name, &html);
         }
     }
 
