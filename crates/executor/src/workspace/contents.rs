@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use model::{Content, TaskFile, TaskSpec};
@@ -199,6 +199,22 @@ pub(super) fn make_folder(path: &Path) -> Result<(), WorkspaceError> {
     let mut folders = DirBuilder::new();
     let created = folders.recursive(true).mode(FOLDER_MODE).create(path);
     created.map_err(io_error(CREATE, path))
+}
+
+/// Creates a file, folder or link with the folders around it. A folder gets its mode by `set_folder_modes`, when all that is in
+/// it has been written.
+pub(super) fn write_entry(
+    directory: &Path,
+    entry: &WorkspaceEntry<'_>,
+    source: &TaskFileSource<'_>,
+) -> Result<(), WorkspaceError> {
+    let path = directory.join(&entry.path);
+    make_folders(directory, &path)?;
+    match entry.kind {
+        WorkspaceEntryKind::Folder { .. } => make_folder(&path),
+        WorkspaceEntryKind::File { mode, content } => write(&path, mode, content, source),
+        WorkspaceEntryKind::Link { target } => symlink(target, &path).map_err(io_error(CREATE, &path)),
+    }
 }
 
 /// Creates a file and writes its content.

@@ -11,7 +11,7 @@ use sandbox::{FileAllocation, Warden};
 
 use super::contents::{
     WorkspaceContents, WorkspaceEntryKind, create, fill, make_folder, make_folders, set_folder_modes,
-    set_mode, write,
+    set_mode, write, write_entry,
 };
 use super::{ATTEMPT, BOX, CREATE, INPUT, TaskFileSource, WorkspaceError, io_error, write_attempt};
 
@@ -85,15 +85,7 @@ impl CellWorkspace {
         }
         let directory = folder.join(BOX);
         for entry in &contents.entries {
-            let path = directory.join(&entry.path);
-            make_folders(&directory, &path)?;
-            match entry.kind {
-                WorkspaceEntryKind::Folder { .. } => make_folder(&path)?,
-                WorkspaceEntryKind::File { mode, content } => write(&path, mode, content, source)?,
-                WorkspaceEntryKind::Link { target } => {
-                    symlink(target, &path).map_err(io_error(CREATE, &path))?;
-                }
-            }
+            write_entry(&directory, entry, source)?;
             self.change_owner(&directory, &entry.path)?;
         }
         set_folder_modes(&directory, &contents.entries)

@@ -6,19 +6,14 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry, File};
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use model::{AttemptId, TaskForm};
 
-use super::contents::{
-    WorkspaceContents, WorkspaceEntryKind, make_folder, make_folders, set_folder_modes, write,
-};
+use super::contents::{WorkspaceContents, set_folder_modes, write, write_entry};
 use super::remove::remove;
 use super::reusable_folder::{FolderFingerprint, ReusableFolder};
-use super::{
-    ATTEMPT, BOX, CREATE, INPUT, TEMPORARY, TaskFileSource, WorkspaceError, io_error, write_attempt,
-};
+use super::{ATTEMPT, BOX, INPUT, TEMPORARY, TaskFileSource, WorkspaceError, io_error, write_attempt};
 
 /// The entries that the executor itself creates in the root.
 const OWN_ENTRIES: [&str; 3] = [BOX, TEMPORARY, ATTEMPT];
@@ -86,15 +81,7 @@ impl DiskWorkspace {
         }
         let directory = self.directory();
         for entry in &contents.entries {
-            let path = directory.join(&entry.path);
-            make_folders(&directory, &path)?;
-            match entry.kind {
-                WorkspaceEntryKind::Folder { .. } => make_folder(&path)?,
-                WorkspaceEntryKind::File { mode, content } => write(&path, mode, content, source)?,
-                WorkspaceEntryKind::Link { target } => {
-                    symlink(target, &path).map_err(io_error(CREATE, &path))?;
-                }
-            }
+            write_entry(&directory, entry, source)?;
         }
         set_folder_modes(&directory, &contents.entries)
     }

@@ -8,14 +8,12 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::failure::{SqliteFailure, StepContext};
 use super::group_transaction::GroupTransaction;
+use super::report::BLOB_REF_BYTES;
 use super::sql_value::SqlValue;
 use super::{SMALL_OPERATION_BYTES, SqliteStore, blobs};
 use crate::document::{decode_problem, encode_problem};
 use crate::unreadable_rows::UnreadableRows;
 use crate::{ProblemBounds, ProblemStore, StoreError};
-
-/// About how much a reference to a blob writes.
-const BLOB_REF_BYTES: usize = 128;
 
 #[async_trait]
 impl ProblemStore for SqliteStore {

@@ -26,7 +26,7 @@ use crate::{FinishedAttempt, HandledReport, StoreError};
 pub(super) type EncodedSqliteReport = EncodedReport<Vec<u8>>;
 
 /// About how much a reference to a blob writes.
-const BLOB_REF_BYTES: usize = 128;
+pub(super) const BLOB_REF_BYTES: usize = 128;
 
 /// What the SQLite store has collected so far, step by step, for the answer to an executor's report.
 #[derive(Default)]
