@@ -1,5 +1,5 @@
 // Files with cases that a reader chooses or drops: which cases they are, and the list of those that are attached.
-import { editableText } from "./editor_files.js";
+import { acceptFiles, editableText } from "./editor_files.js";
 
 // Larger texts, or more of them together, do not become rows. The draft of the form has room for these beside the program.
 const MAX_TEXT = 64 * 1024;
@@ -11,28 +11,10 @@ const isHidden = (path) => path.split("/").some((part) => part.startsWith(".") |
 // Calls `take` with the files that are chosen or dropped together, with their paths.
 export function followCaseFiles(form, take) {
   const takeShown = (files) => take(files.filter(({ path }) => !isHidden(path)));
-  const upload = form.elements.cases_upload;
-  upload.addEventListener("change", async () => {
-    const chosen = [...upload.files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
-    // They are in rows or attached from now on, and would be sent twice.
-    upload.value = "";
-    await takeShown(chosen);
-  });
-  const area = form.querySelector(".run-cases");
-  const isFiles = (event) => event.dataTransfer?.types.includes("Files");
-  area.addEventListener("dragover", (event) => {
-    if (!isFiles(event)) return;
-    event.preventDefault();
-    area.classList.add("dropping");
-  });
-  for (const name of ["dragleave", "drop"]) area.addEventListener(name, () => area.classList.remove("dropping"));
-  area.addEventListener("drop", async (event) => {
-    if (!isFiles(event)) return;
-    event.preventDefault();
+  acceptFiles(form.elements.cases_upload, form.querySelector(".run-cases"), takeShown, ({ items, files }) => {
     // The entries are gone after this event.
-    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-    const plain = [...event.dataTransfer.files].map((file) => ({ path: file.name, file }));
-    await takeShown(entries.length ? await filesOf(entries) : plain);
+    const entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+    return entries.length ? filesOf(entries) : [...files].map((file) => ({ path: file.name, file }));
   });
 }
 

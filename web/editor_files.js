@@ -47,6 +47,37 @@ export function fileBlock(path, content) {
   return block;
 }
 
+const withPaths = (files) => [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+
+// Calls `take` with files and their paths, which are chosen or dropped on the area. `dropped` finds those of a drop.
+export function acceptFiles(upload, area, take, dropped = ({ files }) => withPaths(files)) {
+  upload.addEventListener("change", () => {
+    const chosen = withPaths(upload.files);
+    // The page has the files from now on, and would send them twice.
+    upload.value = "";
+    take(chosen);
+  });
+  const isFiles = (event) => event.dataTransfer?.types.includes("Files");
+  area.addEventListener("dragover", (event) => {
+    if (!isFiles(event)) return;
+    event.preventDefault();
+    area.classList.add("dropping");
+  });
+  area.addEventListener("dragleave", () => area.classList.remove("dropping"));
+  // Before an editor in the area, which would insert the content.
+  area.addEventListener(
+    "drop",
+    async (event) => {
+      if (!isFiles(event)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      area.classList.remove("dropping");
+      take(await dropped(event.dataTransfer));
+    },
+    true,
+  );
+}
+
 export class FileTabs {
   #form;
   #list;
@@ -215,38 +246,12 @@ export class FileTabs {
   }
 
   #followFileControls() {
-    const upload = this.#form.elements.upload;
-    upload.addEventListener("change", async () => {
-      const chosen = [...upload.files];
-      // The files are in tabs and in the list from now on, and would be sent twice.
-      upload.value = "";
-      await this.#take(chosen);
-    });
-    const area = this.#form.querySelector(".run-files");
-    const isFiles = (event) => event.dataTransfer?.types.includes("Files");
-    area.addEventListener("dragover", (event) => {
-      if (!isFiles(event)) return;
-      event.preventDefault();
-      area.classList.add("dropping");
-    });
-    for (const name of ["dragleave", "drop"]) area.addEventListener(name, () => area.classList.remove("dropping"));
-    // Before the editor, which would insert the content.
-    area.addEventListener(
-      "drop",
-      async (event) => {
-        if (!isFiles(event)) return;
-        event.preventDefault();
-        event.stopPropagation();
-        await this.#take([...event.dataTransfer.files]);
-      },
-      true,
-    );
+    acceptFiles(this.#form.elements.upload, this.#form.querySelector(".run-files"), (files) => this.#take(files));
   }
 
   async #take(chosen) {
     const changed = [];
-    for (const chosenFile of chosen) {
-      const path = chosenFile.webkitRelativePath || chosenFile.name;
+    for (const { path, file: chosenFile } of chosen) {
       const original = await textOf(chosenFile);
       if (original === null) {
         this.#attach(path, chosenFile);
@@ -266,7 +271,7 @@ export class FileTabs {
         this.#show(known);
       }
     }
-    announce(chosen.length === 1 ? `Added ${chosen[0].name}` : `Added ${chosen.length} files`);
+    announce(chosen.length === 1 ? `Added ${chosen[0].file.name}` : `Added ${chosen.length} files`);
     if (changed.length > 0) {
       const message = document.getElementById("run-message");
       message.textContent = `Lines that end with \\r\\n now end with \\n: ${changed.join(", ")}.`;
