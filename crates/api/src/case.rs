@@ -37,7 +37,7 @@ pub struct Case {
     )]
     #[schema(value_type = Vec<schema::Word>)]
     pub args: Vec<String>,
-    /// Files in the workspace, besides those that the compile step has left.
+    /// Files that this case adds to the workspace of the compile step.
     #[serde(default, skip_serializing_if = "FilesOrZip::is_empty")]
     #[schema(value_type = schema::Files)]
     pub files: FilesOrZip,

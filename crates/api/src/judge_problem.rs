@@ -25,7 +25,7 @@ pub struct NewJudgeProblem {
     #[serde(default, deserialize_with = "title", skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 256, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     pub title: String,
-    /// Limits of the execute step. A task of the problem may set only those that are left out here.
+    /// Limits of the execute step. A task of the problem may only set limits that the problem does not set.
     #[serde(default)]
     pub limits: Limits,
     #[schema(value_type = schema::Cases)]

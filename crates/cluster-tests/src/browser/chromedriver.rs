@@ -46,15 +46,15 @@ pub(super) struct ChromeDriver {
 impl ChromeDriver {
     /// Chromedriver chooses a free port of IPv6, and ends if the same port of IPv4 is in use. Another start chooses another one.
     pub(super) async fn start(profile: &Path) -> ChromeDriver {
-        for _ in 1..MAX_STARTS {
+        let mut starts = 0;
+        loop {
+            starts += 1;
             match ChromeDriver::try_start(profile).await {
                 Ok(driver) => return driver,
-                Err(said) if said.contains("Address already in use") => {}
+                Err(said) if said.contains("Address already in use") && starts < MAX_STARTS => {}
                 Err(said) => panic!("{said}"),
             }
         }
-        let started = ChromeDriver::try_start(profile).await;
-        started.unwrap_or_else(|said| panic!("{said}"))
     }
 
     /// An error is what chromedriver said before it ended.

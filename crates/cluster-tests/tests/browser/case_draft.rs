@@ -198,7 +198,7 @@ async fn large_cases_do_not_cost_what_was_typed() {
     .await;
 }
 
-/// The verdicts beside the rows, without those that are empty.
+/// The verdicts that the page shows beside the rows of cases.
 async fn verdicts(browser: &Browser) -> Vec<String> {
     let shown = browser.texts(".run-case-verdict").await;
     shown.into_iter().filter(|text| !text.is_empty()).collect()

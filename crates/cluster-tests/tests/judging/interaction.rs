@@ -38,7 +38,7 @@ pub(crate) fn interactive_task(program: &str, interact: &Value) -> Value {
     })
 }
 
-/// Guesses a number of which it is told whether it is lower or higher.
+/// Guesses a number. After each guess the interactor says whether the number is lower or higher.
 const GUESSER: &str = "low, high = 1, int(hear())\n\
     while True:\n    \
         middle = (low + high) // 2\n    \

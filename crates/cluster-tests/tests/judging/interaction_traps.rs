@@ -1,5 +1,5 @@
-//! Traps of interactive judging: either side ends early, closes a pipe, never writes, loops, or leaves a child behind. Whoever
-//! is to blame, the verdict is that which ICPC judges expect, and nobody hangs.
+//! Traps of interactive judging: either side ends early, closes a pipe, never writes, loops, or leaves a child behind. The
+//! verdict is always the one that ICPC judges expect, and neither side hangs.
 
 use std::time::{Duration, Instant};
 
